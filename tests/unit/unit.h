@@ -1,0 +1,22 @@
+/*
+ * What all unit tests share: a main that runs one suite. A test program defines `suite()`.
+ * CK_FORK=no in the environment keeps everything in one process, for debuggers and valgrind.
+ */
+#ifndef GW_TESTS_UNIT_H
+#define GW_TESTS_UNIT_H
+
+#include <check.h>
+#include <stdlib.h>
+
+#define UNIT_MAIN(make_suite) \
+	int main(void) \
+	{ \
+		SRunner *r = srunner_create(make_suite()); \
+		int failed; \
+		srunner_run_all(r, CK_NORMAL); \
+		failed = srunner_ntests_failed(r); \
+		srunner_free(r); \
+		return failed ? EXIT_FAILURE : EXIT_SUCCESS; \
+	}
+
+#endif
