@@ -38,6 +38,11 @@ enum gw_event_kind {
 	GW_EV_MSG,          /* host, msg: a message from an admitted host */
 	GW_EV_LINK_UP,      /* host: a connection asked for by CONNECT, or opened by the host, works */
 	GW_EV_LINK_DOWN,    /* host: it is gone, or could not be opened */
+	/* Between two hosts there is one link, usable by both, while either has asked to keep it. */
+	GW_EV_LEAVE,        /* this host is about to stop: say good-bye */
+	GW_EV_HEALTH,       /* key: somebody asks how the whole mesh is; answered by the action HEALTH */
+	GW_EV_MEMBER_RECORD,/* record, host, key: a verified member certificate; answers VERIFY_MEMBER, or host is
+	                     * GW_HOST_NONE and it comes from the join socket or is this host's own, renewed */
 	/* from mesh to the others, through the node */
 	GW_EV_MEMBER_UP,    /* host, region: a member that is alive; also when its region or roles changed */
 	GW_EV_MEMBER_DOWN,  /* host: dead or left (not when merely suspected) */
@@ -51,7 +56,7 @@ enum gw_event_kind {
 	/* from trust and the publisher */
 	GW_EV_HEAD,         /* head: verified by a worker; counters not yet checked */
 	GW_EV_MANIFEST,     /* manifest: verified by a worker */
-	GW_EV_REFUSED,      /* host, err: what this host sent did not verify */
+	GW_EV_REFUSED,      /* host, err, key: what this host sent did not verify */
 	/* from the engine room */
 	GW_EV_SERVED,       /* version: the engines of this host now serve it */
 	GW_EV_STAGE_FAILED, /* object, err */
@@ -59,6 +64,7 @@ enum gw_event_kind {
 
 struct gw_head;
 struct gw_manifest;
+struct gw_member_record; /* mesh/record.h */
 
 struct gw_event {
 	enum gw_event_kind kind;
@@ -67,7 +73,7 @@ struct gw_event {
 	gw_host host;
 	uint32_t region;  /* handle: order of first mention in this process, 0 is this host's */
 	int err;
-	uint64_t key;
+	uint64_t key;     /* of a timer or a VERIFY action: as the action gave it */
 	const struct gw_msg *msg;
 	struct gw_digest object;
 	uint32_t piece, piece_count;
@@ -76,6 +82,7 @@ struct gw_event {
 	uint64_t version;
 	const struct gw_head *head;
 	const struct gw_manifest *manifest;
+	struct gw_member_record *record;
 	struct gw_bytes raw;   /* the signed bytes of head or manifest, for passing on */
 };
 
@@ -86,14 +93,16 @@ enum gw_action_kind {
 	GW_ACT_DISCONNECT,  /* host */
 	GW_ACT_MEMBER,      /* event: mesh tells the others (MEMBER_UP, MEMBER_DOWN, MEMBER_SUSPECT) */
 	GW_ACT_PERSIST,     /* slot, data: durable before any later action of this step */
-	GW_ACT_VERIFY_HEAD, /* host, data: signature and roles; answers HEAD or REFUSED */
-	GW_ACT_VERIFY_MANIFEST, /* host, data: answers MANIFEST or REFUSED */
+	GW_ACT_VERIFY_HEAD, /* host, data, key: signature and roles; answers HEAD or REFUSED */
+	GW_ACT_VERIFY_MANIFEST, /* host, data, key: answers MANIFEST or REFUSED */
+	GW_ACT_VERIFY_MEMBER, /* host, data, key: answers MEMBER_RECORD or REFUSED */
 	GW_ACT_OBJECT_OPEN, /* object: make or open it in the store; answers OBJECT_OPEN or OBJECT_FAILED */
 	GW_ACT_OBJECT_DROP, /* object: no longer wanted */
 	GW_ACT_BLOCK_SEND,  /* host, object, piece, offset, bytes: read from the store and send on bulk */
 	GW_ACT_BLOCK_STORE, /* host, object, piece, offset, data (in the event): write into the store */
 	GW_ACT_PIECE_CHECK, /* host, object, piece: all blocks stored, verify; answers PIECE_OK or PIECE_BAD */
 	GW_ACT_PATH,        /* object, version: the next transition to stage is whole in the store */
+	GW_ACT_HEALTH,      /* key, msg: a status_reply with every host's records; answers the event HEALTH */
 	GW_ACT_LOG,         /* level, text, host */
 };
 
