@@ -1,10 +1,9 @@
 /*
  * Manifests and heads: the two signed records of a policy. Formats: proto/MANIFEST.md.
  *
- * Signed form: raw bytes, then an Ed25519 signature over "godwit manifest 1\0" (or "godwit head 1\0")
- * and the raw bytes. Always verify first (trust/roles.h says by which key), then parse. Digests are
- * BLAKE2b-256. A record's id is the digest of its whole signed form; an object is named by its
- * manifest's id.
+ * Signed form: trust/signed.h, the raw bytes begin with "godwit-manifest1" or "godwit-head----1". Always verify
+ * first (trust/root.h says by which key), then parse. Digests are BLAKE2b-256. A record's id is the digest
+ * of its whole signed form; an object is named by its manifest's id.
  *
  * The object of a manifest is one byte string: the tensor table, then the payload (a patch file; for an
  * anchor the patch file from nothing). It is cut into pieces of piece_bytes (the last may be shorter).
@@ -18,7 +17,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "wire/step.h"
+#include "trust/signed.h"
 
 enum {
 	GW_MANIFEST_MAX = 32 * 1024,
@@ -31,6 +30,7 @@ enum {
 	GW_POLICY_NAME_MAX = 64,
 	GW_HEAD_LIST_MAX = 32,
 };
+#define GW_HEAD_LIFE_MAX_NS (3600ull * 1000000000) /* from created to expires; usual are 2 to 5 minutes */
 
 enum gw_manifest_kind { GW_KIND_TRANSITION = 1, GW_KIND_ANCHOR = 2, GW_KIND_ADAPTER = 3 };
 enum gw_encoding { GW_ENCODING_PLAIN = 1, GW_ENCODING_SEALED = 2 };
@@ -89,20 +89,20 @@ struct gw_head {
 };
 
 /* Raw bytes of a record, unsigned: appended to w. */
-struct gw_wr;
 void gw_manifest_write(const struct gw_manifest *m, struct gw_wr *w);
 void gw_head_write(const struct gw_head *h, struct gw_wr *w);
 
-/* raw + signature. sk: Ed25519 secret key (64 bytes). *signed_bytes is malloced. Sets ->id. */
+/* raw + trailer. sk: Ed25519 secret key (64 bytes). *signed_bytes is malloced. Sets ->id. GW_EINVAL where open would
+ * refuse the record. */
 int gw_manifest_sign(struct gw_manifest *m, const uint8_t sk[64], uint8_t **signed_bytes, size_t *n);
 int gw_head_sign(struct gw_head *h, const uint8_t sk[64], uint8_t **signed_bytes, size_t *n);
 
 /* Verifies against the public key, then parses strictly. GW_ESIGNATURE, or what is wrong with the bytes;
- * `why` names the record. */
+ * `why` names the record. Neither looks at the clock. gw_root_open_manifest and gw_root_open_head find the key. */
 int gw_manifest_open(const void *p, size_t n, const uint8_t pk[32], struct gw_manifest *m, struct gw_diag *why);
 int gw_head_open(const void *p, size_t n, const uint8_t pk[32], struct gw_head *h, struct gw_diag *why);
 
-/* BLAKE2b-256. */
-void gw_digest_of(const void *p, size_t n, struct gw_digest *out);
+/* A kind and an encoding that this program can apply; others are carried. */
+int gw_manifest_applies(const struct gw_manifest *m);
 
 #endif

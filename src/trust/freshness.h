@@ -1,0 +1,54 @@
+/*
+ * Which heads are believed: the counters of a policy and the rules (design.md, 6). Pure: the caller makes the
+ * counters durable before it acts on a head, by what gw_counters_write gives.
+ *
+ * Order is (root epoch, sequence). Within one run and root epoch the newest version never falls either. Wall
+ * clocks jump: time is the later of the clock and the newest creation time seen, so that a clock set back does not
+ * make an expired head fresh.
+ */
+#ifndef GW_TRUST_FRESHNESS_H
+#define GW_TRUST_FRESHNESS_H
+
+#include "base/buf.h"
+#include "trust/manifest.h"
+
+enum { GW_COUNTERS_BYTES = 16 + 16 + 3 * 8 + 32 + 8 }; /* as written */
+#define GW_FRESHNESS_FLOOR_NS (24ull * 3600 * 1000000000) /* the default of freshness_floor */
+
+/* Highest seen, for one policy. All zero: nothing yet. */
+struct gw_counters {
+	uint64_t root_epoch, sequence, newest;
+	uint8_t run[GW_RUN_BYTES];
+	struct gw_digest head;  /* id of the head that set them */
+	uint64_t created_ns;    /* the latest seen */
+};
+
+enum gw_freshness {
+	GW_HEAD_FRESH, /* newest known, and current */
+	GW_HEAD_STALE, /* newest known, but expired: may be fetched to and served; the host is stale */
+	GW_HEAD_KNOWN, /* the very head that the counters stand at */
+};
+
+int gw_counters_known(const struct gw_counters *c);
+
+/* What a verified head is against the counters. On 0 *out says which; the caller then calls gw_counters_advance
+ * (unless KNOWN) and makes the counters durable before it acts.
+ *   GW_EROLLBACK    lower (root epoch, sequence), or a lower version of the same run and epoch
+ *   GW_EEQUIVOCATE  same counters, other bytes: two heads signed for one place
+ *   GW_EEXPIRED     no counters stored, and expired for longer than the floor
+ * `why` names policy and counters. */
+int gw_head_judge(const struct gw_counters *seen, const struct gw_head *h, uint64_t wall_ns, uint64_t floor_ns,
+		  enum gw_freshness *out, struct gw_diag *why);
+void gw_counters_advance(struct gw_counters *c, const struct gw_head *h);
+
+/* Is the head that was accepted still current? */
+int gw_head_is_fresh(const struct gw_head *h, const struct gw_counters *c, uint64_t wall_ns);
+
+/* Does the head name this manifest as its newest, and do they agree on policy, run and version? (mix-and-match)
+ * GW_EWRONGRUN, GW_EDIGEST or GW_EMALFORMED. */
+int gw_head_names(const struct gw_head *h, const struct gw_manifest *m, struct gw_diag *why);
+
+void gw_counters_write(const struct gw_counters *c, struct gw_wr *w);
+int gw_counters_read(struct gw_counters *c, const void *p, size_t n, struct gw_diag *why);
+
+#endif
