@@ -14,6 +14,10 @@
  *
  * Objects are named by the BLAKE2b-256 digest of their manifest. An object's bytes are cut into pieces
  * (trust/manifest.h); a piece crosses the wire as blocks of at most GW_BLOCK_MAX.
+ *
+ * Keys of timers and of VERIFY actions carry their machine in the top byte (enum gw_key), so that an event
+ * with a key goes to that machine alone. A link that one machine asked for by CONNECT is given up only by
+ * its own DISCONNECT: the node keeps a mark a machine.
  */
 #ifndef GW_WIRE_STEP_H
 #define GW_WIRE_STEP_H
@@ -27,6 +31,10 @@ typedef uint32_t gw_host;
 
 enum { GW_HOST_SELF = 0, GW_BLOCK_MAX = 128 * 1024 };
 #define GW_HOST_NONE UINT32_MAX
+
+enum gw_key { GW_KEY_MESH = 1, GW_KEY_BOARD = 2, GW_KEY_SWARM = 3, GW_KEY_ENGINE = 4, GW_KEY_NODE = 5 };
+#define GW_KEY(machine, low) (((uint64_t)(machine) << 56) | (low))
+#define GW_KEY_MACHINE(key) ((key) >> 56)
 
 struct gw_digest {
 	uint8_t b[32];
@@ -44,7 +52,8 @@ enum gw_event_kind {
 	GW_EV_MEMBER_RECORD,/* record, host, key: a verified member certificate; answers VERIFY_MEMBER, or host is
 	                     * GW_HOST_NONE and it comes from the join socket or is this host's own, renewed */
 	/* from mesh to the others, through the node */
-	GW_EV_MEMBER_UP,    /* host, region: a member that is alive; also when its region or roles changed */
+	GW_EV_MEMBER_UP,    /* host, region, region_name, identity: a member that is alive; also when its region or
+	                     * roles changed, and when it is suspected no longer */
 	GW_EV_MEMBER_DOWN,  /* host: dead or left (not when merely suspected) */
 	GW_EV_MEMBER_SUSPECT, /* host: suspected; owners of its stripes get ready */
 	/* from the store and its workers */
@@ -55,11 +64,17 @@ enum gw_event_kind {
 	GW_EV_BLOCK_SENT,   /* host, object, piece, bytes: an earlier BLOCK_SEND left this host */
 	/* from trust and the publisher */
 	GW_EV_HEAD,         /* head: verified by a worker; counters not yet checked */
-	GW_EV_MANIFEST,     /* manifest: verified by a worker */
+	GW_EV_MANIFEST,     /* manifest: verified by a worker; host GW_HOST_SELF: its object is in this host's store
+	                     * (published here, or found at start), in whole or in part */
 	GW_EV_REFUSED,      /* host, err, key: what this host sent did not verify */
 	/* from the engine room */
-	GW_EV_SERVED,       /* version: the engines of this host now serve it */
+	GW_EV_SERVED,       /* run, version: the engines of this host now serve it */
 	GW_EV_STAGE_FAILED, /* object, err */
+	/* between board and swarm, by the action TELL */
+	GW_EV_WANT,         /* object, manifest, raw, key: fetch it, the larger key first; key 0: serve what is here */
+	GW_EV_UNWANT,       /* object: stop fetching, go on serving */
+	GW_EV_FORGET,       /* object: it is leaving the store */
+	GW_EV_OBJECT_WHOLE, /* object: all its pieces are here */
 };
 
 struct gw_head;
@@ -83,6 +98,9 @@ struct gw_event {
 	const struct gw_head *head;
 	const struct gw_manifest *manifest;
 	struct gw_member_record *record;
+	const uint8_t *identity; /* 32 bytes */
+	const uint8_t *run;      /* 16 bytes */
+	struct gw_text region_name;
 	struct gw_bytes raw;   /* the signed bytes of head or manifest, for passing on */
 };
 
@@ -92,14 +110,16 @@ enum gw_action_kind {
 	GW_ACT_CONNECT,     /* host: open and keep a link */
 	GW_ACT_DISCONNECT,  /* host */
 	GW_ACT_MEMBER,      /* event: mesh tells the others (MEMBER_UP, MEMBER_DOWN, MEMBER_SUSPECT) */
+	GW_ACT_TELL,        /* event: board and swarm tell each other; fed to the other machines like MEMBER */
 	GW_ACT_PERSIST,     /* slot, data: durable before any later action of this step */
 	GW_ACT_VERIFY_HEAD, /* host, data, key: signature and roles; answers HEAD or REFUSED */
 	GW_ACT_VERIFY_MANIFEST, /* host, data, key: answers MANIFEST or REFUSED */
 	GW_ACT_VERIFY_MEMBER, /* host, data, key: answers MEMBER_RECORD or REFUSED */
-	GW_ACT_OBJECT_OPEN, /* object: make or open it in the store; answers OBJECT_OPEN or OBJECT_FAILED */
+	GW_ACT_OBJECT_OPEN, /* object, data (its signed manifest): make or open it in the store; answers OBJECT_OPEN or OBJECT_FAILED */
 	GW_ACT_OBJECT_DROP, /* object: no longer wanted */
 	GW_ACT_BLOCK_SEND,  /* host, object, piece, offset, bytes: read from the store and send on bulk */
-	GW_ACT_BLOCK_STORE, /* host, object, piece, offset, data (in the event): write into the store */
+	GW_ACT_BLOCK_STORE, /* host, object, piece, offset, data (in the event): write into the store; before any
+	                     * later PIECE_CHECK of that piece */
 	GW_ACT_PIECE_CHECK, /* host, object, piece: all blocks stored, verify; answers PIECE_OK or PIECE_BAD */
 	GW_ACT_PATH,        /* object, version: the next transition to stage is whole in the store */
 	GW_ACT_HEALTH,      /* key, msg: a status_reply with every host's records; answers the event HEALTH */
