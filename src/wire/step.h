@@ -46,7 +46,8 @@ enum gw_event_kind {
 	GW_EV_MSG,          /* host, msg: a message from an admitted host */
 	GW_EV_LINK_UP,      /* host: a connection asked for by CONNECT, or opened by the host, works */
 	GW_EV_LINK_DOWN,    /* host: it is gone, or could not be opened */
-	/* Between two hosts there is one link, usable by both, while either has asked to keep it. */
+	/* Between two hosts there is one link, usable by both, while either has asked to keep it. LINK_DOWN ends
+	 * what both asked: who still wants it asks again. */
 	GW_EV_LEAVE,        /* this host is about to stop: say good-bye */
 	GW_EV_HEALTH,       /* key: somebody asks how the whole mesh is; answered by the action HEALTH */
 	GW_EV_MEMBER_RECORD,/* record, host, key: a verified member certificate; answers VERIFY_MEMBER, or host is

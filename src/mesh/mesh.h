@@ -1,0 +1,75 @@
+/*
+ * Membership and liveness: every host knows all members, and which of them are alive.
+ *
+ * Sources: SWIM (Das, Gupta, Motivala, DSN 2002): probes, indirect probes, suspicion, incarnations. Lifeguard
+ * (Dadgar, Phillips, Currey, 2018): local health, suspicions that shorten with independent witnesses.
+ * HyParView (Leitão, Pereira, Rodrigues, DSN 2007): a small standing set of links. What differs, because a link
+ * costs a handshake: probes run over the standing links only, never to random members.
+ *
+ * Links. Each host dials GW_MESH_NEAR members of its region and GW_MESH_FAR of others, those with the highest
+ * rendezvous weight for it, and accepts as many from others: about twice that in all. One that cannot be dialled
+ * opens twice as many instead. Losses are repaired by the next in order. A host turns down what goes beyond
+ * GW_MESH_STANDING_MAX.
+ *
+ * Liveness. Any message over a link proves its sender alive. A link silent for GW_MESH_QUIET is pinged; no ack in
+ * time: up to three of the silent host's other neighbours are asked to probe it (each host tells its neighbours who
+ * its neighbours are, so this works also for hosts that cannot be dialled); still nothing: it is accused. Accusations
+ * are flooded; the accused refutes with a higher incarnation; without that it is dead after GW_MESH_LONE, or
+ * GW_MESH_SURE when three have seen the silence. The times are such that a host starved for 8 s is never declared dead
+ * and one silent for 20 s always is. Who was starved itself (its clock jumped) or fails to get answers accuses
+ * later; who hears from nobody accuses nobody. The dead are dialled again now and then, so that partitions heal.
+ *
+ * Spreading. What changes is flooded over the standing links with dedupe (news is what changed the table); each
+ * link has one number for its backlog. Every GW_MESH_SYNC a neighbour, every third time a random member, is
+ * compared with by digests. Certificates come along when they are new; verifying them is an action.
+ *
+ * Limits: GW_MEMBERS_MAX members; GW_MESH_LINKS_MAX links known to mesh; GW_MESH_PENDING_MAX certificates being
+ * verified; GW_MESH_ERRANDS_MAX probes on behalf of others or by them. Beyond them news is dropped and anti-entropy
+ * brings it again. Persistent: one slot "mesh" of 8 bytes, this host's incarnation.
+ */
+#ifndef GW_MESH_MESH_H
+#define GW_MESH_MESH_H
+
+#include "mesh/roster.h"
+#include "wire/step.h"
+
+enum {
+	GW_MESH_NEAR = 3,
+	GW_MESH_FAR = 2,
+	GW_MESH_STANDING_MAX = 24,
+	GW_MESH_LINKS_MAX = 128,
+	GW_MESH_PENDING_MAX = 512,
+	GW_MESH_ERRANDS_MAX = 64,
+};
+
+#define GW_MESH_SECOND UINT64_C(1000000000)
+#define GW_MESH_TICK (GW_MESH_SECOND / 2)
+#define GW_MESH_QUIET (2 * GW_MESH_SECOND)
+#define GW_MESH_SURE (8 * GW_MESH_SECOND)
+#define GW_MESH_LONE (10 * GW_MESH_SECOND)
+#define GW_MESH_SYNC (10 * GW_MESH_SECOND)
+
+struct gw_mesh_config {
+	uint64_t seed;
+	struct gw_member_record *self;
+	struct gw_member_record *const *bootstrap; /* verified records of members to begin with; ours may be among them */
+	size_t bootstrap_count;
+	struct gw_bytes stored; /* what was persisted in slot "mesh", or empty */
+};
+
+struct gw_mesh;
+
+/* Takes references of the records. Nothing happens before the event START. */
+int gw_mesh_new(const struct gw_mesh_config *config, struct gw_mesh **out);
+void gw_mesh_free(struct gw_mesh *m);
+
+/* 0, or GW_ENOMEM: then the state is sound and the actions incomplete. */
+int gw_mesh_step(struct gw_mesh *m, const struct gw_event *ev, struct gw_actions *out);
+
+const struct gw_roster *gw_mesh_roster(const struct gw_mesh *m);
+/* Hosts with which a standing link is up: at most `max` of them; returns how many. */
+size_t gw_mesh_neighbours(const struct gw_mesh *m, gw_host *out, size_t max);
+/* How much this host distrusts its own sense of time: 0 (well) to 2. */
+unsigned gw_mesh_local_health(const struct gw_mesh *m);
+
+#endif

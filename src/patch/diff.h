@@ -1,0 +1,41 @@
+/*
+ * Making a patch file from two checkpoints.
+ *
+ * Two passes: the first compares, counts symbols for the code tables and sums fingerprints; the second codes tiles
+ * and appends them to the file, which appears by publish, whole or not at all. Tasks run on the pool; memory
+ * is a few MiB a worker, whatever the size of the model. The same two checkpoints give the same bytes for
+ * any pool (and any machine that has the same release of libzstd).
+ *
+ * Tensors are matched by name: one that moved to another shard is not a change.
+ */
+#ifndef GW_PATCH_DIFF_H
+#define GW_PATCH_DIFF_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/file.h"
+#include "base/pool.h"
+#include "weights/checkpoint.h"
+
+struct gw_diff_options {
+	/* The slicing axis of a tensor, less than rank (0 for rank 0); NULL: gw_slicing_axis. */
+	unsigned (*axis)(void *ctx, const char *name, unsigned rank, const uint64_t *shape);
+	void *ctx;
+	int replace; /* an existing output is replaced; else GW_EEXIST */
+};
+
+struct gw_diff_report {
+	uint64_t from_print[2], to_print[2];
+	uint32_t tensors_changed, tensors_whole, tensors_removed;
+	uint64_t changed;         /* elements, whole tensors included */
+	uint64_t elements, bytes; /* of the new version */
+	uint64_t patch_bytes;
+};
+
+/* old == NULL: a patch from nothing (an anchor). opt and report may be NULL. GW_ESHRUNK where a checkpoint's
+ * file changed its size meanwhile. */
+int gw_diff(const struct gw_checkpoint *old, const struct gw_checkpoint *new_, struct gw_fs *fs, struct gw_pool *pool,
+	    const struct gw_diff_options *opt, const char *path, struct gw_diff_report *report, struct gw_diag *why);
+
+#endif
