@@ -54,7 +54,7 @@ int gw_memfd_grow_init(struct gw_memfd_grow *g, const char *name, size_t max);
 struct gw_list_mem gw_memfd_list_mem(struct gw_memfd_grow *g);
 /* Cuts it to `bytes` (a list's length) and seals the size; writing stays possible, for the list's state word. */
 int gw_memfd_grow_seal(struct gw_memfd_grow *g, size_t bytes);
-/* Unmaps and closes; does nothing on a zeroed one that was never inited with fd = -1, or after free. */
+/* Unmaps and closes; does nothing on a zeroed one, or after free. */
 void gw_memfd_grow_free(struct gw_memfd_grow *g);
 
 #endif
