@@ -4,7 +4,10 @@
  * row 0 by the tests.
  *
  * A `struct gw_dev_mem` is one segment as that device addresses it (host pointer, or device pointer).
- * All functions return 0 or a negative GW_E….
+ * All functions return 0 or a negative GW_E…: GW_EINVAL where the list or window names a place outside of the
+ * segments given, or an odd width; GW_EMALFORMED where a run of the list is not sound (use gw_list_check before);
+ * GW_EDEVICE where the device failed. `write` finds such errors before it writes anything; after GW_EDEVICE places
+ * may hold old or new bits, and the write can be repeated. One thread at a time uses a device.
  */
 #ifndef GW_PATCH_APPLY_H
 #define GW_PATCH_APPLY_H
@@ -28,7 +31,7 @@ struct gw_list_found {
 	uint64_t bad_at;        /* byte offset in the segment */
 };
 
-/* A strided window of elements in a segment: element (r, c) lies at base + r * row_pitch + c * col_pitch
+/* A strided window of elements in a segment (see gw_print_window): element (r, c) lies at base + r * row_pitch + c * col_pitch
  * bytes, and is element (row0 + r) * tensor_cols + col0 + c of its tensor. */
 struct gw_dev_window {
 	uint32_t segment;
@@ -40,13 +43,14 @@ struct gw_dev_window {
 
 struct gw_device_ops {
 	const char *name; /* "cpu", "cuda" */
-	/* Reads every place of the list. */
+	/* Reads every place of the list. 0 also where places hold something else: *found tells. */
 	int (*check)(void *dev, const struct gw_list_header *list, const struct gw_dev_mem *mem, uint32_t segments,
 		     struct gw_list_found *found);
-	/* Overwrites every place with the new bits (to_new) or the old. Plain stores, repeatable. */
+	/* Overwrites every place with the new bits (to_new) or the old. Plain stores, repeatable; a place at a
+	 * multiple of its width is stored at once, so that a reader sees the old or the new element. */
 	int (*write)(void *dev, const struct gw_list_header *list, const struct gw_dev_mem *mem, uint32_t segments,
 		     int to_new);
-	/* Adds the window's contribution to a tensor fingerprint (patch/fingerprint.h). */
+	/* Adds the window's contribution to a tensor fingerprint (patch/fingerprint.h) in host memory. */
 	int (*print)(void *dev, const struct gw_dev_window *w, const struct gw_dev_mem *mem, uint32_t segments,
 		     uint64_t lane[2]);
 	/* Copies the window's elements, row by row, into host memory of rows * cols * width bytes. */
