@@ -11,8 +11,8 @@
 #include "base/err.h"
 
 enum {
-	GW_TENSOR_RANK_MAX = 8,
-	GW_TENSOR_NAME_MAX = 1024,             /* bytes */
+	GW_TENSOR_RANK_MAX = 32,
+	GW_TENSOR_NAME_MAX = 4096,             /* bytes */
 	GW_TENSOR_ROWS_MAX = 1024 * 1024,
 	GW_TENSOR_TABLE_MAX = 256 * 1024 * 1024, /* bytes */
 };
