@@ -25,8 +25,8 @@
 
 enum {
 	GW_OTHER_FILE_MAX = 64 * 1024 * 1024, /* bytes each */
-	GW_CHECKPOINT_SHARDS_MAX = 16 * 1024,
-	GW_CHECKPOINT_OTHERS_MAX = 4096,
+	GW_CHECKPOINT_SHARDS_MAX = 1024,
+	GW_CHECKPOINT_OTHERS_MAX = 512,
 };
 
 #define GW_INDEX_NAME "model.safetensors.index.json"

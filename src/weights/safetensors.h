@@ -5,8 +5,8 @@
  *
  * Read strictly, because peers send headers and folders come from anywhere: the JSON begins with '{' at
  * its first byte and is followed by spaces alone; no key twice, also inside a tensor's object; no unknown
- * field or dtype; integers are plain digits without leading zeros; strict UTF-8 and escapes; no NUL in a
- * name; tensors in data order leave no hole, do not overlap, and end where the file ends. Elements may lie
+ * field or dtype; integers are plain digits without leading zeros; strict UTF-8 and escapes; no NUL nor
+ * other control character in a name; tensors in data order leave no hole, do not overlap, and end where the file ends. Elements may lie
  * at any alignment. BOOL bytes, NaN payloads and -0 are just bits.
  *
  * The header is parsed in place in two passes (count, then fill), without a tree: what is kept is at most

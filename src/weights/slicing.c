@@ -5,8 +5,17 @@
 
 /* Modules whose input is cut, so that their outputs are summed over ranks ("row-parallel"). */
 static const char *const input_parallel[] = {
-	"o_proj", "down_proj", "out_proj", "wo", "w2", "fc2", "dense_4h_to_h", "linear_proj", "linear_fc2",
-	"attention.dense", "self_attention.dense",
+	"o_proj",
+	"down_proj",
+	"out_proj",
+	"wo",
+	"w2",
+	"fc2",
+	"dense_4h_to_h",
+	"linear_proj",
+	"linear_fc2",
+	"attention.dense",
+	"self_attention.dense",
 };
 
 /* How a parameter of a linear layer is laid out. */
@@ -34,8 +43,8 @@ static const struct {
 	const char *suffix;
 	unsigned axis;
 } stacked[] = {
-	{"experts.gate_up_proj", 2},        /* [E, in, 2 out]: Llama 4, gpt-oss in bf16 */
-	{"experts.down_proj", 1},           /* [E, in, out] */
+	{"experts.gate_up_proj", 2},	    /* [E, in, 2 out]: Llama 4, gpt-oss in bf16 */
+	{"experts.down_proj", 1},	    /* [E, in, out] */
 	{"experts.gate_up_proj_bias", 1},   /* [E, 2 out] */
 	{"experts.gate_up_proj_blocks", 1}, /* [E, 2 out, in / 32, 16]: gpt-oss in MXFP4 */
 	{"experts.gate_up_proj_scales", 1}, /* [E, 2 out, in / 32] */
@@ -43,7 +52,7 @@ static const struct {
 	{"experts.down_proj_scales", 2},    /* [E, out, in / 32] */
 };
 
-#define COUNT(a) (sizeof(a) / sizeof (a)[0])
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
 /* Whether [name, name + n) ends in `suffix`, at a dot or as a whole. */
 static int ends_in(const char *name, size_t n, const char *suffix)
