@@ -131,8 +131,6 @@ struct sweep {
 	int err;
 };
 
-static int remove_tree(struct gw_fs *fs, const char *path);
-
 static int sweep_entry(void *ctx, const char *name)
 {
 	struct sweep *s = ctx;
@@ -144,12 +142,12 @@ static int sweep_entry(void *ctx, const char *name)
 	if (!path)
 		return GW_ENOMEM;
 	/* Sweeping a tree that a publisher leaves behind: its subfolders are at most one level deep. */
-	s->err = s->all ? gw_fs_unlink(s->fs, path) : remove_tree(s->fs, path);
+	s->err = s->all ? gw_fs_unlink(s->fs, path) : gw_publish_remove(s->fs, path);
 	free(path);
 	return 0;
 }
 
-static int remove_tree(struct gw_fs *fs, const char *path)
+int gw_publish_remove(struct gw_fs *fs, const char *path)
 {
 	struct sweep s = {fs, path, 1, 0};
 	struct gw_stat st;
@@ -175,7 +173,7 @@ void gw_publish_abort(struct gw_publish *p)
 	if (p->file)
 		gw_fs_close(p->fs, p->file);
 	if (p->temp)
-		(void)remove_tree(p->fs, p->temp);
+		(void)gw_publish_remove(p->fs, p->temp);
 	clear(p);
 }
 

@@ -41,6 +41,10 @@ int gw_publish_sync(struct gw_fs *fs, struct gw_file *f, struct gw_diag *why);
 /* Removes temporaries of interrupted publications in `dir` (not recursive, folders one level deep). */
 int gw_publish_sweep(struct gw_fs *fs, const char *dir);
 
+/* Removes a file, or a folder and the files in it (subfolders one level deep); GW_ENOENT where there is none. What
+ * is removed must not be wanted any more: this is not atomic. */
+int gw_publish_remove(struct gw_fs *fs, const char *path);
+
 /* dir + "/" + name, malloced; NULL when out of memory. */
 char *gw_path_join(const char *dir, const char *name);
 /* The folder that holds path ("." where there is no slash), malloced. */

@@ -15,7 +15,7 @@
  * Objects are named by the BLAKE2b-256 digest of their manifest. An object's bytes are cut into pieces
  * (trust/manifest.h); a piece crosses the wire as blocks of at most GW_BLOCK_MAX.
  *
- * Keys of timers and of VERIFY actions carry their machine in the top byte (enum gw_key), so that an event
+ * Keys of timers and of VERIFY actions carry their machine in the top byte (enum gw_machine), so that an event
  * with a key goes to that machine alone. A link that one machine asked for by CONNECT is given up only by
  * its own DISCONNECT: the node keeps a mark a machine.
  */
@@ -32,7 +32,7 @@ typedef uint32_t gw_host;
 enum { GW_HOST_SELF = 0, GW_BLOCK_MAX = 128 * 1024 };
 #define GW_HOST_NONE UINT32_MAX
 
-enum gw_key { GW_KEY_MESH = 1, GW_KEY_BOARD = 2, GW_KEY_SWARM = 3, GW_KEY_ENGINE = 4, GW_KEY_NODE = 5 };
+enum gw_machine { GW_KEY_MESH = 1, GW_KEY_BOARD = 2, GW_KEY_SWARM = 3, GW_KEY_ENGINE = 4, GW_KEY_NODE = 5 };
 #define GW_KEY(machine, low) (((uint64_t)(machine) << 56) | (low))
 #define GW_KEY_MACHINE(key) ((key) >> 56)
 
