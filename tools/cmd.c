@@ -110,14 +110,13 @@ const char *human_bytes(char *buf, uint64_t bytes)
 	return buf;
 }
 
-struct gw_pool *cmd_pool(unsigned threads)
+struct gw_pool *cmd_pool(struct args *a, unsigned threads)
 {
-	long cores = sysconf(_SC_NPROCESSORS_ONLN);
-	static struct gw_pool *pool;
+	static struct gw_pool pool;
 
-	if (!pool && gw_pool_os_new(&pool, threads ? threads : cores > 0 ? (unsigned)cores : 1))
-		pool = NULL;
-	return pool;
+	if (!pool.run && gw_pool_threads_init(&pool, threads, &a->why))
+		return NULL;
+	return &pool;
 }
 
 void progress(const char *what, uint64_t done, uint64_t total)

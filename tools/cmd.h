@@ -57,8 +57,8 @@ json_t *json_u64(uint64_t v);
 /* "1.4 MB", "312 B": at least 32 bytes of buffer. Decimal units. */
 const char *human_bytes(char *buf, uint64_t bytes);
 
-/* A pool with that many threads (0: one a core). */
-struct gw_pool *cmd_pool(unsigned threads);
+/* The process's pool, with that many threads (0: one a core); NULL with a message. Lives until exit. */
+struct gw_pool *cmd_pool(struct args *a, unsigned threads);
 
 /* A bar on stderr where that is a terminal; else nothing. done and total in the same unit. */
 void progress(const char *what, uint64_t done, uint64_t total);
