@@ -54,6 +54,7 @@ struct gw_patch_tensor {
 	uint64_t print_old[2], print_new[2]; /* patch/fingerprint.h; old is 0 for WHOLE, new for REMOVED */
 	struct gw_tiling tiling;   /* CHANGED and WHOLE: how the axis tiles it (WHOLE travels in chunks, though) */
 	uint32_t tiles;            /* CHANGED: tiling.count; else 0 */
+	const uint64_t *tile_at;   /* CHANGED: tiles + 1 offsets of their bodies in the file */
 	struct gw_patch_blob blob; /* WHOLE: the raw bits */
 };
 

@@ -1,0 +1,14 @@
+/* What the files of the test program patch_file share. */
+#ifndef GW_TESTS_PATCH_FILE_H
+#define GW_TESTS_PATCH_FILE_H
+
+#include <check.h>
+#include <stdint.h>
+
+TCase *patch_tile_case(void);
+TCase *patch_sparse_case(void);
+
+/* Printed once; SEED=N in the environment replays it. */
+uint64_t test_seed(void);
+
+#endif
