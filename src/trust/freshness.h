@@ -3,8 +3,8 @@
  * counters durable before it acts on a head, by what gw_counters_write gives.
  *
  * Order is (root epoch, sequence). Within one run and root epoch the newest version never falls either. Wall
- * clocks jump: time is the later of the clock and the newest creation time seen, so that a clock set back does not
- * make an expired head fresh.
+ * clocks jump: a head that was made after what the clock says (by more than GW_CLOCK_SKEW_NS) proves the clock
+ * behind, so it is not taken as fresh, and a clock set back does not make an expired head fresh.
  */
 #ifndef GW_TRUST_FRESHNESS_H
 #define GW_TRUST_FRESHNESS_H
@@ -12,20 +12,20 @@
 #include "base/buf.h"
 #include "trust/manifest.h"
 
-enum { GW_COUNTERS_BYTES = 16 + 16 + 3 * 8 + 32 + 8 }; /* as written */
+enum { GW_COUNTERS_BYTES = 16 + 16 + 3 * 8 + 32 }; /* as written */
 #define GW_FRESHNESS_FLOOR_NS (24ull * 3600 * 1000000000) /* the default of freshness_floor */
+#define GW_CLOCK_SKEW_NS (5ull * 60 * 1000000000)
 
 /* Highest seen, for one policy. All zero: nothing yet. */
 struct gw_counters {
 	uint64_t root_epoch, sequence, newest;
 	uint8_t run[GW_RUN_BYTES];
 	struct gw_digest head;  /* id of the head that set them */
-	uint64_t created_ns;    /* the latest seen */
 };
 
 enum gw_freshness {
 	GW_HEAD_FRESH, /* newest known, and current */
-	GW_HEAD_STALE, /* newest known, but expired: may be fetched to and served; the host is stale */
+	GW_HEAD_STALE, /* newest known, but expired (or the clock is wrong): may be fetched to and served; the host is stale */
 	GW_HEAD_KNOWN, /* the very head that the counters stand at */
 };
 
@@ -41,8 +41,8 @@ int gw_head_judge(const struct gw_counters *seen, const struct gw_head *h, uint6
 		  enum gw_freshness *out, struct gw_diag *why);
 void gw_counters_advance(struct gw_counters *c, const struct gw_head *h);
 
-/* Is the head that was accepted still current? */
-int gw_head_is_fresh(const struct gw_head *h, const struct gw_counters *c, uint64_t wall_ns);
+/* Is a head that was accepted current at that time? */
+int gw_head_is_fresh(const struct gw_head *h, uint64_t wall_ns);
 
 /* Does the head name this manifest as its newest, and do they agree on policy, run and version? (mix-and-match)
  * GW_EWRONGRUN, GW_EDIGEST or GW_EMALFORMED. */

@@ -7,8 +7,8 @@
  *   presence      by the host's identity key: it can be reached there; a later stamp replaces an earlier one, so
  *                 that a host that moves tells so itself and no token is needed
  *
- * A member record is certificate (which contains the delegation) and presence in one: about 700 bytes, at most
- * GW_MEMBER_MAX. It is what joins, is gossiped and admits a CURVE key.
+ * A member record is the three of them in this order, each verified by a key from the one before it: about 700
+ * bytes, at most GW_MEMBER_MAX. It is what joins, is gossiped and admits a CURVE key.
  *
  * Two identities that claim one CURVE key: the roster keeps the first and refuses the second.
  */
@@ -76,19 +76,18 @@ int gw_delegation_sign(struct gw_delegation *d, const uint8_t admission_sk[64], 
 int gw_delegation_open(const struct gw_root *r, uint64_t now_ns, const void *p, size_t n, struct gw_delegation *d,
 		       struct gw_diag *why);
 
-/* Appends the signed certificate for m (identity to expires_ns); m->delegation is what the chain says. */
-int gw_certificate_sign(const struct gw_member *m, const void *delegation, size_t n, const uint8_t delegated_sk[64],
-			struct gw_wr *w, struct gw_diag *why);
-/* Appends a member record of a certificate and m's presence, signed by the identity key: for a newcomer, and
- * again whenever its addresses change. */
-int gw_member_sign(const struct gw_member *m, const void *certificate, size_t n, const uint8_t identity_sk[64],
-		   struct gw_wr *w, struct gw_diag *why);
+/* Appends a whole record: the delegation as given, m's certificate signed by the delegated key, m's presence
+ * signed by the identity key. GW_EINVAL where open would refuse it. trust/token.h does this for a newcomer. */
+int gw_member_make(const struct gw_member *m, const void *delegation, size_t n, const uint8_t delegated_sk[64],
+		   const uint8_t identity_sk[64], struct gw_wr *w, struct gw_diag *why);
+/* Appends an own record that opened with m's presence in place of its old one: whenever addresses change. The
+ * stamp must be higher. */
+int gw_member_renew(const struct gw_member *m, const void *record, size_t n, const uint8_t identity_sk[64],
+		    struct gw_wr *w, struct gw_diag *why);
 
 /* Verifies the whole chain, strictly, at that time. */
 int gw_member_open(const struct gw_root *r, uint64_t now_ns, const void *p, size_t n, struct gw_member *m,
 		   struct gw_diag *why);
-/* The certificate inside a member record that opened: for signing a new presence. */
-struct gw_bytes gw_member_certificate(const void *p, size_t n);
 /* At a join socket: also within join_until_ns. */
 int gw_member_may_join(const struct gw_member *m, uint64_t now_ns, struct gw_diag *why);
 

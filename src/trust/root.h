@@ -1,8 +1,7 @@
 /*
  * The root record: which keys may do what. Format and rules: proto/TRUST.md. It is signed by at least k of its
  * own n root keys and, from version 2 on, by at least k of the version before; each key counts once. Hosts
- * pin one version at install, by its digest (over the record without its signatures, so that holders may sign
- * in any order) or by being given the file, and walk from there version by version.
+ * pin one version at install, by its digest (over the raw bytes alone, so that holders may sign in any order) or by being given the file, and walk from there version by version.
  *
  * After The Update Framework (theupdateframework.io, specification 1.0, 5.3).
  */
@@ -43,9 +42,9 @@ struct gw_root {
 	struct gw_digest id; /* of the raw bytes: the pin; set by open and write */
 };
 
-/* Raw bytes; sets ->id. GW_EINVAL where open would refuse it. */
+/* The record without signatures; sets ->id. GW_EINVAL where open would refuse what it says. */
 int gw_root_write(struct gw_root *r, struct gw_wr *w, struct gw_diag *why);
-/* A record (raw bytes, with or without signatures) with one more signature. The same key again changes nothing. */
+/* Appends the record p with one more signature. The same key again changes nothing. */
 int gw_root_sign(const void *p, size_t n, const uint8_t sk[64], struct gw_wr *out, struct gw_diag *why);
 
 /* The pinned record: k of its own keys must have signed it. pin may be NULL where the bytes come from a

@@ -25,6 +25,7 @@ struct gw_token {
 	uint8_t seed[32];      /* of the delegated key */
 	uint8_t delegation[GW_DELEGATION_MAX]; /* signed */
 	size_t delegation_bytes;
+	struct gw_delegation grant; /* what it says; set by parse, not yet checked against a root */
 };
 
 /* NUL-terminated, without newline. */
