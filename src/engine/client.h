@@ -50,12 +50,12 @@ struct gw_client_event {
 
 enum gw_client_action_kind {
 	GW_CA_SEND,      /* msg */
-	GW_CA_DROP_LIST, /* list and page of the last eng_stage may be unmapped */
+	GW_CA_DROP_LIST, /* list, page: this pair may be unmapped */
 	GW_CA_ATTACHED,  /* version: proven */
-	GW_CA_REFUSED,   /* msg: an eng_refused (in the event) */
+	GW_CA_REFUSED,   /* as the event's msg says */
 	GW_CA_PAUSE,     /* the engine is to stop computing, then say PAUSED */
 	GW_CA_RESUME,    /* version: go on with it, then say RESUMED */
-	GW_CA_POISONED,  /* text: stop computing; the weights cannot be proven */
+	GW_CA_POISONED,  /* text: stop computing; what the weights are cannot be proven */
 	GW_CA_CLOSE,     /* the daemon broke the protocol: close the connection, then say LOST; err */
 };
 
@@ -63,8 +63,8 @@ struct gw_client_action {
 	enum gw_client_action_kind kind;
 	uint64_t version;
 	int err;
-	const char *text;
-	const struct gw_m_eng_refused *refused;
+	void *list, *page;
+	char text[512];
 	struct gw_msg msg;
 };
 
@@ -87,6 +87,7 @@ struct gw_client;
 
 int gw_client_new(struct gw_client **out, const struct gw_client_config *cfg);
 void gw_client_free(struct gw_client *c);
+/* What an event with a list says no to, it drops again by an action: list and page are the client's until then. */
 void gw_client_step(struct gw_client *c, const struct gw_client_event *ev, struct gw_client_actions *out);
 enum gw_client_state gw_client_state(const struct gw_client *c);
 /* What the memory is known to hold: GW_VERSION_NONE while in a pause or poisoned. */

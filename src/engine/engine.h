@@ -3,9 +3,11 @@
  *
  *     detached ─ all ranks declared ─> proving ─> serving <──────────────────────────────┐
  *     serving ─ STAGE ─> staging ─> handing ─ all ranks hold it ─> staged                │
- *     staged ─ COMMIT ─> pausing ─> checking ─> writing ─> verifying ─ decide new ─> resuming
- *     a failure before the first write: decide old, resume; after it: undoing, then resume old
- *     a place that holds what it should not, or an undo that cannot be checked: poisoned, proven again
+ *     staged ─ COMMIT ─> pausing ─> checking ─> writing, each place read back ─ decide new ─> resuming ─> serving
+ *     a failure before the first write: decide old, resume; after it: decide old, undoing, then resume
+ *     a place that holds what it should not before the first write: nothing is written, all is proven again
+ *     an undo that cannot be checked, or a proof that fails: poisoned, and proven against all that is known
+ *     poisoned ─ STAGE of an anchor, COMMIT ─> as above, and a proof before the decision
  *
  * The machine tells; it does nothing itself. Work on memory is an action per rank whose result comes back as an
  * event, so that it may run on a worker or in the engine's own process. Every wait has a timer.
@@ -33,29 +35,29 @@ enum gw_engine_state {
 	GW_ENGINE_PAUSING,
 	GW_ENGINE_CHECKING,
 	GW_ENGINE_WRITING,
-	GW_ENGINE_VERIFYING,
 	GW_ENGINE_RESUMING,
 	GW_ENGINE_UNDOING,
 	GW_ENGINE_POISONED,
 };
 
 enum gw_engine_event_kind {
-	GW_EE_RANK_UP,    /* rank, ranks, version: its declaration is whole */
+	GW_EE_RANK_UP,    /* rank, ranks, version, in_process: its declaration is whole */
 	GW_EE_RANK_DOWN,  /* rank */
-	GW_EE_PROVED,     /* err, version: answer to PROVE */
+	GW_EE_PROVED,     /* key, err, version: answer to PROVE */
 	GW_EE_STAGE,      /* version, anchor: a patch to that version is at hand */
-	GW_EE_LISTED,     /* err: answer to STAGE: the lists are made */
-	GW_EE_TAKEN,      /* rank, err: the rank holds its list and the page */
+	GW_EE_LISTED,     /* key, err: answer to STAGE: the lists are made, and replace what was staged */
+	GW_EE_TAKEN,      /* rank, version, err: the rank holds its list and the page */
 	GW_EE_COMMIT,     /* commit what is staged, or is being staged, as soon as it is */
 	GW_EE_SCRUB,      /* prove again while serving */
-	GW_EE_PAUSED,     /* rank */
-	GW_EE_DID,        /* rank, op, err, found: answer to CHECK, WRITE or UNDO */
+	GW_EE_PAUSED,     /* rank, version */
+	GW_EE_DID,        /* rank, op, err, found: answer to OP */
 	GW_EE_DECIDED,    /* decision: answer to DECIDE */
-	GW_EE_RESUMED,    /* rank */
+	GW_EE_RESUMED,    /* rank, version */
 	GW_EE_TIMER,      /* key */
 };
 
-enum gw_engine_op { GW_OP_CHECK = 1, GW_OP_WRITE = 2, GW_OP_UNDO = 3 };
+/* As in eng_apply. WRITE and UNDO read every place back after it. */
+enum gw_engine_op { GW_OP_NONE = 0, GW_OP_CHECK = 1, GW_OP_WRITE = 2, GW_OP_UNDO = 3 };
 
 struct gw_engine_event {
 	enum gw_engine_event_kind kind;
@@ -63,30 +65,30 @@ struct gw_engine_event {
 	uint32_t rank, ranks;
 	uint64_t version;
 	int err;
-	int anchor;
+	int anchor, in_process;
 	enum gw_engine_op op;
-	struct gw_list_found found; /* of a check; after WRITE and UNDO, of the check that follows it */
+	struct gw_list_found found;
 	enum gw_decision decision;
 	uint64_t key;
 };
 
 enum gw_engine_action_kind {
-	GW_EA_PROVE,     /* version to try first (GW_VERSION_NONE: any that is known) */
+	GW_EA_PROVE,     /* key, version: against that one, or (GW_VERSION_NONE) any that is known */
 	GW_EA_ATTACH_OK, /* all ranks: proven, version */
-	GW_EA_REFUSE,    /* all ranks: err, with what PROVE found; then let them go */
-	GW_EA_STAGE,     /* version: make the lists */
+	GW_EA_REFUSE,    /* all ranks, err: with what PROVE found; then close them. No RANK_DOWN comes of it */
+	GW_EA_STAGE,     /* key, version: make the lists */
 	GW_EA_HAND,      /* rank: send list and page */
 	GW_EA_UNSTAGE,   /* all ranks: forget the staged lists */
-	GW_EA_PAUSE,     /* rank */
+	GW_EA_PAUSE,     /* rank, version */
 	GW_EA_OP,        /* rank, op */
-	GW_EA_DECIDE,    /* decision; answer before any other event */
+	GW_EA_DECIDE,    /* decision: answer DECIDED before any other event */
 	GW_EA_RESUME,    /* rank, version */
-	GW_EA_POISON,    /* all ranks: stay paused; err */
-	GW_EA_LET_GO,    /* rank: close its connection; no RANK_DOWN comes of it */
+	GW_EA_POISON,    /* all ranks, err: stay paused */
+	GW_EA_LET_GO,    /* rank: close its connection. No RANK_DOWN comes of it */
 	GW_EA_TIMER,     /* at_ns, key */
-	GW_EA_STATE,     /* state changed: for status and the store of tables */
+	GW_EA_STATE,     /* the state changed */
 	GW_EA_SERVED,    /* version, pause_ns, apply_ns: all ranks resumed with it */
-	GW_EA_FAILED,    /* version (asked for), err: the engine serves what it served, unless a POISON came */
+	GW_EA_FAILED,    /* version (asked for), err: it is not served; what was served still is, unless a POISON came */
 };
 
 struct gw_engine_action {

@@ -7,8 +7,9 @@
  * part that names the owner part whose region it repeats. Parts are printed apart: owners add up to the
  * tensor's fingerprint, a copy must equal its owner.
  *
- * A tensor with windows must be covered whole. A tensor of the version that no rank mentions, or that one
- * calls opaque, cannot be patched in place; one that is called unused may change without harm.
+ * A tensor with windows must be covered whole. A tensor of a version that no rank mentions, or that one
+ * calls opaque, cannot be patched in place; one that is called unused (and mapped by none) may change without
+ * harm. The plan knows names, dtypes and shapes as declared; whether a version has them so is for the proof.
  */
 #ifndef GW_ENGINE_PLAN_H
 #define GW_ENGINE_PLAN_H
@@ -26,7 +27,8 @@ enum {
 	GW_PLAN_SEGMENTS_MAX = 4096,      /* a rank */
 	GW_PLAN_TENSORS_MAX = 1 << 20,    /* a rank */
 	GW_PLAN_MAPS_MAX = 1 << 22,       /* a rank */
-	GW_PLAN_WINDOWS_MAX = 1 << 14,    /* a tensor, over all ranks */
+	GW_PLAN_WINDOWS_MAX = 1 << 12,    /* a tensor, over all ranks */
+	GW_PLAN_PARTS_MAX = 1 << 14,      /* a tensor */
 	GW_PLAN_RANKS_MAX = 1024,
 };
 
@@ -89,24 +91,33 @@ struct gw_plan_part {
 };
 
 struct gw_plan_tensor {
-	uint32_t row;                      /* in the table */
+	char *name;
+	enum gw_dtype dtype;
+	unsigned width, dims;
+	uint64_t shape[GW_TABLE_DIMS_MAX];
+	uint64_t elements;
 	enum gw_opaque_reason opaque;      /* GW_OPAQUE_NONE: mapped, and covered whole */
-	const struct gw_plan_window *windows;
-	size_t window_n;
-	const struct gw_plan_part *parts;  /* owners and copies */
-	size_t part_n;
+	struct gw_plan_window *windows;    /* as declared */
+	size_t window_n, window_cap;
+	struct gw_plan_part *parts;        /* owners and copies */
+	size_t part_n, part_cap;
 };
 
-/* decls[i] is rank i's, all ended; they may be freed after. One plan tensor for each row of the table, in its
- * order. On refusal *no says which tensor and why. */
-int gw_plan_new(struct gw_plan **out, const struct gw_decl *const *decls, uint32_t ranks, const struct gw_table *t,
-		struct gw_refusal *no);
+/* decls[i] is rank i's, all ended; they may be freed after. On refusal *no says which tensor and why. */
+int gw_plan_new(struct gw_plan **out, const struct gw_decl *const *decls, uint32_t ranks, struct gw_refusal *no);
 void gw_plan_free(struct gw_plan *p);
 uint32_t gw_plan_ranks(const struct gw_plan *p);
+/* Tensors that were mentioned, in the order of their first mention. */
 uint32_t gw_plan_tensors(const struct gw_plan *p);
-const struct gw_plan_tensor *gw_plan_tensor(const struct gw_plan *p, uint32_t row);
+const struct gw_plan_tensor *gw_plan_tensor(const struct gw_plan *p, uint32_t i);
+/* NULL: no rank mentioned it. */
+const struct gw_plan_tensor *gw_plan_find(const struct gw_plan *p, const char *name);
 /* BLAKE2b-256 over segments, tensors, maps and opaques of all ranks; not over processes and descriptors. */
 const struct gw_digest *gw_plan_digest(const struct gw_plan *p);
 const char *gw_opaque_text(enum gw_opaque_reason r);
+
+/* Fills a refusal; the message may name the tensor too. Returns err. */
+int gw_refuse(struct gw_refusal *no, int err, const char *tensor, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 
 #endif

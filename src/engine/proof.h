@@ -19,17 +19,21 @@ struct gw_rank_mem {
 	uint32_t segments;
 };
 
-/* Sums of every mapped tensor: prints[2 * row]. Unmapped rows get zeros. A copy that differs from its owner
- * is refused (GW_EFINGERPRINT) with the tensor's name and ranks. */
-int gw_proof_sum(const struct gw_plan *p, const struct gw_table *t, const struct gw_rank_mem *ranks, struct gw_pool *pool,
-		 uint64_t *prints, struct gw_refusal *no);
+/* Whether several threads may use the devices at once: only row 0 lets them. */
+int gw_rank_mem_parallel(const struct gw_rank_mem *ranks, uint32_t n);
 
-/* The first tensor whose sum is not that of the table: GW_EFINGERPRINT and its name, or 0. */
+/* Sums of every mapped tensor: prints[2 * i] of plan tensor i. Unmapped ones get zeros. A copy that differs from its
+ * owner is refused (GW_EFINGERPRINT) with the tensor's name and ranks. */
+int gw_proof_sum(const struct gw_plan *p, const struct gw_rank_mem *ranks, struct gw_pool *pool, uint64_t *prints,
+		 struct gw_refusal *no);
+
+/* The first mapped tensor that the version does not have in that dtype and shape (GW_EINVAL), or whose sum is another
+ * (GW_EFINGERPRINT); or 0. */
 int gw_proof_compare(const struct gw_plan *p, const struct gw_table *t, const uint64_t *prints, struct gw_refusal *no);
 
-/* Adds to a refusal the first element of its tensor that differs from the checkpoint's bytes (all
- * `elements * width` of them, in order). */
-int gw_proof_find(const struct gw_plan *p, const struct gw_table *t, const struct gw_rank_mem *ranks, const void *bytes,
-		  uint64_t n, struct gw_refusal *no);
+/* Adds to a refusal the first element of its tensor that differs from the checkpoint's bytes (all of them, in
+ * order). */
+void gw_proof_find(const struct gw_plan *p, const struct gw_rank_mem *ranks, const void *bytes, uint64_t n,
+		   struct gw_refusal *no);
 
 #endif

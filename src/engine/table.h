@@ -47,14 +47,19 @@ const uint8_t *gw_table_run(const struct gw_table *t);
 uint64_t gw_table_version(const struct gw_table *t);
 uint32_t gw_table_rows(const struct gw_table *t);
 const struct gw_table_row *gw_table_row(const struct gw_table *t, uint32_t i);
-/* Index of the row of that name, or -1. */
-int64_t gw_table_find(const struct gw_table *t, const char *name, size_t n);
+/* The row of that name, or NULL. */
+const struct gw_table_row *gw_table_find(const struct gw_table *t, const char *name);
+/* The whole model's fingerprint. */
+void gw_table_model(const struct gw_table *t, uint64_t model[2]);
 
-/* Storage elements of a shape: product of the dimensions (F4: bytes). GW_EOVERFLOW. */
+/* Storage elements of a shape: product of the dimensions (F4: bytes). GW_EOVERFLOW, GW_EINVAL. */
 int gw_table_elements(enum gw_dtype dtype, unsigned dims, const uint64_t *shape, uint64_t *elements);
+/* Whether a row is of that dtype and shape. */
+int gw_table_row_is(const struct gw_table_row *r, enum gw_dtype dtype, unsigned dims, const uint64_t *shape);
 
 /* The table after a patch. Refuses a patch whose old fingerprints, shapes or dtypes are not those of the
- * table (GW_EBASE, with the tensor's name). An anchor's patch needs no `from` (NULL) and ignores one. */
+ * table (GW_EBASE, with the tensor's name), and one that does not end in the whole-model fingerprint it names
+ * (GW_EFINGERPRINT). An anchor's patch needs no `from` (NULL) and ignores one. */
 int gw_table_patched(const struct gw_table *from, const struct gw_patch *pt, const uint8_t run[16], uint64_t to,
 		     struct gw_table **out, struct gw_diag *why);
 
