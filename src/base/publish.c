@@ -232,3 +232,10 @@ int gw_publish_sync(struct gw_fs *fs, struct gw_file *f, struct gw_diag *why)
 
 	return err ? gw_diag_set(why, err, "cannot make a write durable: %s", gw_err_text(err)) : 0;
 }
+
+int gw_publish_sync_dir(struct gw_fs *fs, const char *dir, struct gw_diag *why)
+{
+	int err = gw_fs_sync_dir(fs, dir);
+
+	return err ? gw_diag_set(why, err, "cannot make the folder %s durable: %s", dir, gw_err_text(err)) : 0;
+}

@@ -38,6 +38,9 @@ int gw_publish_bytes(struct gw_fs *fs, const char *path, unsigned flags, const v
 /* An append or rewrite in place that a redo log or digests protect: makes what was written durable. */
 int gw_publish_sync(struct gw_fs *fs, struct gw_file *f, struct gw_diag *why);
 
+/* Makes the entries of a folder durable: after making a file in place, or where an earlier process may not have. */
+int gw_publish_sync_dir(struct gw_fs *fs, const char *dir, struct gw_diag *why);
+
 /* Removes temporaries of interrupted publications in `dir` (not recursive, folders one level deep). */
 int gw_publish_sweep(struct gw_fs *fs, const char *dir);
 
