@@ -13,8 +13,9 @@
  * and only then replaces `have`, so `have` never claims more than the disk holds. When the process is killed, the
  * pieces that `fresh` names are still in the page cache; when the power fails, perhaps not: opening an object
  * verifies them again and believes nothing that it has not read. So a kill costs only the pieces in flight, a power
- * cut also those since the last group sync. After a sync that failed, the pieces it was for are forgotten (the
- * kernel may have dropped their pages and will not say so twice).
+ * cut also those since the last group sync. After a sync that failed, the kernel may have dropped pages and will not
+ * say so twice: the pieces it was for are forgotten, and what is verified later is first written anew. Formats:
+ * proto/STORE.md.
  *
  * Objects are named by their manifest's id. The caller has verified the manifest. Errors of the disk (GW_ENOSPACE,
  * GW_EIO) leave the object as it was; what failed may be retried.
@@ -124,8 +125,5 @@ void gw_draft_abort(struct gw_draft *d);
 int gw_store_put(struct gw_store *s, const char *name, const void *p, size_t n, struct gw_diag *why);
 /* malloced. GW_ENOENT where never put; GW_EDIGEST where damaged (never taken for absent: counters stand here). */
 int gw_store_get(struct gw_store *s, const char *name, uint8_t **p, size_t *n, struct gw_diag *why);
-/* Names of all slots, sorted. */
-int gw_store_slots(struct gw_store *s, int (*each)(void *ctx, const char *name), void *ctx);
-int gw_store_unput(struct gw_store *s, const char *name);
 
 #endif
