@@ -72,6 +72,8 @@ char *gw_roles_format(char *buf, uint32_t roles);
 
 /* Appends the signed delegation. GW_EINVAL where open would refuse it. */
 int gw_delegation_sign(struct gw_delegation *d, const uint8_t admission_sk[64], struct gw_wr *w, struct gw_diag *why);
+/* Checks only that the key in its trailer signed it, then parses: for showing what a token grants. */
+int gw_delegation_read(const void *p, size_t n, struct gw_delegation *d, struct gw_diag *why);
 /* Signed by an admission key of the root, valid when it was made; not expired. */
 int gw_delegation_open(const struct gw_root *r, uint64_t now_ns, const void *p, size_t n, struct gw_delegation *d,
 		       struct gw_diag *why);

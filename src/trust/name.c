@@ -64,6 +64,18 @@ int gw_address_ok(const char *text, size_t n)
 	return gw_name_ok(text, host, GW_ADDRESS_MAX);
 }
 
+void gw_address_read(struct gw_rd *r, char *out)
+{
+	size_t n = gw_rd_u8(r);
+	const char *p = (const char *)gw_rd_bytes(r, n);
+
+	memset(out, 0, GW_ADDRESS_MAX + 1);
+	if (p && gw_address_ok(p, n))
+		memcpy(out, p, n);
+	else
+		gw_rd_fail(r, GW_EMALFORMED);
+}
+
 void gw_name_read(struct gw_rd *r, char *out, size_t max, int empty_ok)
 {
 	size_t n = gw_rd_u8(r);

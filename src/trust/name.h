@@ -20,5 +20,7 @@ int gw_address_ok(const char *text, size_t n);
  * name (or, with `empty_ok`, none) is GW_EMALFORMED in r. */
 void gw_name_read(struct gw_rd *r, char *out, size_t max, int empty_ok);
 void gw_name_write(struct gw_wr *w, const char *name);
+/* The same for an address; out has GW_ADDRESS_MAX + 1 bytes. gw_name_write writes it. */
+void gw_address_read(struct gw_rd *r, char *out);
 
 #endif
