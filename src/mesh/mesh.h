@@ -21,9 +21,10 @@
  *
  * Spreading. What changes is flooded over the standing links with dedupe (news is what changed the table); each
  * link has one number for its backlog. Every GW_MESH_SYNC a neighbour, every third time a random member, is
- * compared with by digests. Certificates come along when they are new; verifying them is an action.
+ * compared with by digests. Signed records come along when they are new; verifying
+ * them is an action.
  *
- * Limits: GW_MEMBERS_MAX members; GW_MESH_LINKS_MAX links known to mesh; GW_MESH_PENDING_MAX certificates being
+ * Limits: GW_MEMBERS_MAX members; GW_MESH_LINKS_MAX links known to mesh; GW_MESH_PENDING_MAX records being
  * verified; GW_MESH_ERRANDS_MAX probes on behalf of others or by them. Beyond them news is dropped and anti-entropy
  * brings it again. Persistent: one slot "mesh" of 8 bytes, this host's incarnation.
  */
@@ -46,7 +47,7 @@ enum {
 #define GW_MESH_TICK (GW_MESH_SECOND / 2)
 #define GW_MESH_QUIET (2 * GW_MESH_SECOND)
 #define GW_MESH_SURE (8 * GW_MESH_SECOND)
-#define GW_MESH_LONE (10 * GW_MESH_SECOND)
+#define GW_MESH_LONE (9 * GW_MESH_SECOND)
 #define GW_MESH_SYNC (10 * GW_MESH_SECOND)
 
 struct gw_mesh_config {

@@ -29,7 +29,7 @@ static uint64_t line_hash(const struct gw_roster_entry *e)
 
 	memcpy(line, e->record->identity, GW_IDENTITY_BYTES);
 	gw_put_le64(line + GW_IDENTITY_BYTES, e->incarnation);
-	gw_put_le64(line + GW_IDENTITY_BYTES + 8, e->record->issued_ns);
+	gw_put_le64(line + GW_IDENTITY_BYTES + 8, e->record->stamp_ns);
 	line[sizeof line - 1] = (uint8_t)state;
 	/* A fixed key: both ends must agree. Who can forge a line can as well say it. */
 	return gw_siphash13(0x6d656d6265727321u, 0x676f647769742031u, line, sizeof line);
@@ -84,6 +84,7 @@ int gw_roster_init(struct gw_roster *r, uint64_t seed, struct gw_member_record *
 
 	memset(r, 0, sizeof *r);
 	gw_map_init(&r->by_identity, seed);
+	gw_map_init(&r->by_curve, ~seed);
 	err = gw_roster_add(r, self, GW_MEMBER_ALIVE, 0, &e);
 	if (err)
 		gw_roster_free(r);
@@ -108,6 +109,7 @@ void gw_roster_free(struct gw_roster *r)
 	free(r->regions);
 	free(r->at);
 	gw_map_free(&r->by_identity, NULL);
+	gw_map_free(&r->by_curve, NULL);
 	memset(r, 0, sizeof *r);
 }
 
@@ -119,6 +121,11 @@ struct gw_roster_entry *gw_roster_find(const struct gw_roster *r, const uint8_t 
 struct gw_roster_entry *gw_roster_at(const struct gw_roster *r, gw_host host)
 {
 	return host < r->n ? r->at[host] : NULL;
+}
+
+struct gw_roster_entry *gw_roster_find_curve(const struct gw_roster *r, const uint8_t curve[32])
+{
+	return gw_map_get(&r->by_curve, curve, 32);
 }
 
 size_t gw_roster_count(const struct gw_roster *r)
@@ -157,6 +164,8 @@ int gw_roster_add(struct gw_roster *r, struct gw_member_record *record, enum gw_
 
 	if (gw_roster_find(r, record->identity))
 		return GW_EEXIST;
+	if (gw_roster_find_curve(r, record->curve))
+		return GW_EDUPLICATE;
 	if (gw_roster_count(r) >= GW_MEMBERS_MAX)
 		return GW_ELIMIT;
 	err = grow(r);
@@ -168,7 +177,10 @@ int gw_roster_add(struct gw_roster *r, struct gw_member_record *record, enum gw_
 	if (!e)
 		return GW_ENOMEM;
 	err = gw_map_put(&r->by_identity, record->identity, GW_IDENTITY_BYTES, e, NULL);
+	if (!err)
+		err = gw_map_put(&r->by_curve, record->curve, sizeof record->curve, e, NULL);
 	if (err) {
+		gw_map_del(&r->by_identity, record->identity, GW_IDENTITY_BYTES);
 		free(e);
 		return err;
 	}
@@ -199,13 +211,22 @@ void gw_roster_set(struct gw_roster *r, struct gw_roster_entry *e, enum gw_membe
 
 int gw_roster_set_record(struct gw_roster *r, struct gw_roster_entry *e, struct gw_member_record *record)
 {
+	const struct gw_roster_entry *other = gw_roster_find_curve(r, record->curve);
 	uint32_t region;
 	int err;
 
 	assert(!memcmp(e->record->identity, record->identity, GW_IDENTITY_BYTES));
+	if (other && other != e)
+		return GW_EDUPLICATE;
 	err = region_of(r, record->region, &region);
+	if (!err && e->host == GW_HOST_SELF && region != 0)
+		err = GW_EINVAL;
+	if (!err && !other)
+		err = gw_map_put(&r->by_curve, record->curve, sizeof record->curve, e, NULL);
 	if (err)
 		return err;
+	if (!other)
+		gw_map_del(&r->by_curve, e->record->curve, sizeof e->record->curve);
 	count_out(r, e);
 	gw_member_record_ref(record);
 	gw_member_record_unref(e->record);
@@ -240,6 +261,7 @@ void gw_roster_forget(struct gw_roster *r, struct gw_roster_entry *e)
 	count_out(r, e);
 	unlink_news(r, e);
 	gw_map_del(&r->by_identity, e->record->identity, GW_IDENTITY_BYTES);
+	gw_map_del(&r->by_curve, e->record->curve, sizeof e->record->curve);
 	r->at[e->host] = NULL;
 	entry_free(e);
 }

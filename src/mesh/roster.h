@@ -6,7 +6,7 @@
  * GW_HANDLES_MAX handles and GW_REGIONS_MAX regions in a process's life.
  *
  * For anti-entropy the table keeps digests: each member adds a keyed hash of (identity, incarnation, whether it
- * is in, certificate issue time) to the sum of one of 64 buckets, so that a change costs one hash and equal tables
+ * is in, the record's stamp) to the sum of one of 64 buckets, so that a change costs one hash and equal tables
  * have equal sums. A suspect counts as alive: suspicion passes by itself.
  *
  * News order: members changed lately form a list in order of their last change (`news_seq`), from which each
@@ -53,10 +53,12 @@ struct gw_roster_entry {
 	uint64_t score;                 /* rendezvous weight of this member for this host */
 	uint64_t retry_ns;              /* not to be dialled before */
 	uint8_t fails;                  /* dials in a row that failed */
+	uint8_t linked;                 /* a link is up, whoever asked for it */
+	uint32_t mark;                  /* of the last comparison that listed it */
 };
 
 struct gw_roster {
-	struct gw_map by_identity;
+	struct gw_map by_identity, by_curve;
 	struct gw_roster_entry **at; /* by handle; NULL where forgotten */
 	uint32_t n, cap;             /* handles given */
 	char **regions;
@@ -73,6 +75,8 @@ void gw_roster_free(struct gw_roster *r);
 /* NULL where unknown. */
 struct gw_roster_entry *gw_roster_find(const struct gw_roster *r, const uint8_t identity[GW_IDENTITY_BYTES]);
 struct gw_roster_entry *gw_roster_at(const struct gw_roster *r, gw_host host);
+/* Whose links use that key: for admitting connections. */
+struct gw_roster_entry *gw_roster_find_curve(const struct gw_roster *r, const uint8_t curve[32]);
 size_t gw_roster_count(const struct gw_roster *r);
 const char *gw_roster_region_name(const struct gw_roster *r, uint32_t region);
 /* Whether this host may dial that one by the addresses in its certificate. */
@@ -80,11 +84,13 @@ int gw_roster_dialable(const struct gw_roster_entry *e);
 /* Alive or suspect: counts as a member in all that is decided from membership. */
 int gw_roster_is_in(const struct gw_roster_entry *e);
 
-/* Takes a reference of the record. GW_EEXIST, GW_ELIMIT, GW_ENOMEM. */
+/* Takes a reference of the record. GW_EEXIST; GW_EDUPLICATE where another member has its CURVE key; GW_ELIMIT,
+ * GW_ENOMEM. */
 int gw_roster_add(struct gw_roster *r, struct gw_member_record *record, enum gw_member_state state, uint64_t incarnation,
 		  struct gw_roster_entry **out);
 void gw_roster_set(struct gw_roster *r, struct gw_roster_entry *e, enum gw_member_state state, uint64_t incarnation);
-/* Its region may change with it. GW_ELIMIT, GW_ENOMEM: nothing changed. */
+/* Its region may change with it, but this host's own may not (GW_EINVAL). GW_EDUPLICATE as above; GW_ELIMIT, GW_ENOMEM.
+ * On error nothing changed. */
 int gw_roster_set_record(struct gw_roster *r, struct gw_roster_entry *e, struct gw_member_record *record);
 /* Frees the entry; its handle stays unused. Not for this host. */
 void gw_roster_forget(struct gw_roster *r, struct gw_roster_entry *e);

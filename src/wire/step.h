@@ -50,7 +50,7 @@ enum gw_event_kind {
 	 * what both asked: who still wants it asks again. */
 	GW_EV_LEAVE,        /* this host is about to stop: say good-bye */
 	GW_EV_HEALTH,       /* key: somebody asks how the whole mesh is; answered by the action HEALTH */
-	GW_EV_MEMBER_RECORD,/* record, host, key: a verified member certificate; answers VERIFY_MEMBER, or host is
+	GW_EV_MEMBER_RECORD,/* record, host, key: a verified member record; answers VERIFY_MEMBER, or host is
 	                     * GW_HOST_NONE and it comes from the join socket or is this host's own, renewed */
 	/* from mesh to the others, through the node */
 	GW_EV_MEMBER_UP,    /* host, region, region_name, identity: a member that is alive; also when its region or

@@ -1,0 +1,546 @@
+/* What is said about members: applied to the table, passed on, verified where a record comes along. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "mesh/inner.h"
+
+/* Higher jumps are mistakes or malice: refutations go up by one. */
+#define INCARNATION_JUMP (UINT64_C(1) << 32)
+
+static void set_flush(struct gw_mesh *m, uint64_t at, struct gw_actions *out)
+{
+	struct gw_action *a;
+
+	if (m->flush_set)
+		return;
+	m->flush_set = 1;
+	a = gw_actions_add(out, GW_ACT_TIMER);
+	a->at_ns = at;
+	a->key = GW_KEY(GW_KEY_MESH, FLUSH_KEY);
+}
+
+void gw_mesh_flush_soon(struct gw_mesh *m, uint64_t now, struct gw_actions *out)
+{
+	set_flush(m, now + FLUSH_DELAY, out);
+}
+
+void gw_mesh_reincarnate(struct gw_mesh *m, uint64_t above, uint64_t now, struct gw_actions *out)
+{
+	uint8_t *slot = gw_arena_alloc(&out->arena, 8);
+	struct gw_action *a;
+
+	gw_roster_set(&m->roster, m->self, GW_MEMBER_ALIVE, gw_max_u64(above, m->self->incarnation) + 1);
+	gw_roster_news(&m->roster, m->self, GW_HOST_NONE);
+	if (!slot) {
+		out->err = GW_ENOMEM;
+		return;
+	}
+	gw_put_le64(slot, m->self->incarnation);
+	a = gw_actions_add(out, GW_ACT_PERSIST);
+	a->slot = "mesh";
+	a->data = (struct gw_bytes){slot, 8};
+	gw_mesh_flush(m, now, out);
+}
+
+static void about_self(struct gw_mesh *m, const struct gw_statement *s, uint64_t now, struct gw_actions *out)
+{
+	if (m->leaving || s->incarnation < m->self->incarnation)
+		return;
+	if (s->state == GW_MEMBER_ALIVE && s->incarnation == m->self->incarnation)
+		return;
+	if (s->state == GW_MEMBER_SUSPECT || s->state == GW_MEMBER_DEAD)
+		gw_mesh_health(m, 1);
+	gw_mesh_reincarnate(m, s->incarnation, now, out);
+}
+
+static int suspects_add(struct gw_mesh *m, gw_host host)
+{
+	if (m->suspect_count == m->suspect_cap) {
+		size_t cap = m->suspect_cap ? m->suspect_cap * 2 : 16;
+		gw_host *v = reallocarray(m->suspects, cap, sizeof *v);
+
+		if (!v)
+			return GW_ENOMEM;
+		m->suspects = v;
+		m->suspect_cap = cap;
+	}
+	m->suspects[m->suspect_count++] = host;
+	return 0;
+}
+
+/* Adds the witness; 1 where that is new. */
+static int witness(struct gw_suspicion *s, const uint8_t *by)
+{
+	static const uint8_t nobody[16];
+
+	if (!by)
+		by = nobody;
+	for (unsigned i = 0; i < s->count; i++)
+		if (!memcmp(s->by[i], by, 16))
+			return 0;
+	if (s->count == GW_WITNESSES)
+		return 0;
+	memcpy(s->by[s->count++], by, 16);
+	return 1;
+}
+
+static void now_alive(struct gw_mesh *m, struct gw_roster_entry *e, uint64_t incarnation, struct gw_actions *out)
+{
+	enum gw_member_state was = e->state;
+
+	gw_roster_set(&m->roster, e, GW_MEMBER_ALIVE, incarnation);
+	e->changed_ns = m->last_ns;
+	if (was == GW_MEMBER_ALIVE)
+		return;
+	gw_mesh_link_unmute(m, e);
+	gw_mesh_tell(m, out, GW_EV_MEMBER_UP, e);
+	if (was != GW_MEMBER_SUSPECT)
+		gw_mesh_note(out, GW_LOG_NOTICE, "member is back", e->host);
+}
+
+/* 1 where it was news. */
+static int now_suspect(struct gw_mesh *m, struct gw_roster_entry *e, const struct gw_statement *s, uint64_t now,
+		       struct gw_actions *out)
+{
+	struct gw_suspicion *sus = e->suspicion;
+
+	if (e->state == GW_MEMBER_SUSPECT) {
+		if (s->incarnation > e->incarnation) {
+			sus->count = 0;
+			gw_roster_set(&m->roster, e, GW_MEMBER_SUSPECT, s->incarnation);
+		}
+		return witness(sus, s->by);
+	}
+	sus = calloc(1, sizeof *sus);
+	if (!sus || suspects_add(m, e->host)) {
+		free(sus);
+		out->err = GW_ENOMEM;
+		return 0;
+	}
+	sus->since_ns = now;
+	witness(sus, s->by);
+	gw_roster_set(&m->roster, e, GW_MEMBER_SUSPECT, s->incarnation);
+	e->suspicion = sus;
+	e->changed_ns = now;
+	gw_mesh_tell(m, out, GW_EV_MEMBER_SUSPECT, e);
+	return 1;
+}
+
+static void now_gone(struct gw_mesh *m, struct gw_roster_entry *e, const struct gw_statement *s, uint64_t now,
+		     struct gw_actions *out)
+{
+	int was_in = gw_roster_is_in(e);
+
+	gw_roster_set(&m->roster, e, s->state, s->incarnation);
+	e->changed_ns = now;
+	if (!was_in)
+		return;
+	gw_mesh_tell(m, out, GW_EV_MEMBER_DOWN, e);
+	gw_mesh_note(out, GW_LOG_NOTICE, s->state == GW_MEMBER_DEAD ? "member is dead" : "member has left", e->host);
+	gw_mesh_link_drop(m, e, out);
+}
+
+static int heard_lately(struct gw_mesh *m, const struct gw_roster_entry *e, uint64_t now)
+{
+	const struct gw_mesh_link *l = gw_mesh_link_of(m, e->host);
+
+	return l && l->up && now - l->heard_ns < GW_MESH_QUIET + PROBE_WAIT;
+}
+
+void gw_mesh_apply(struct gw_mesh *m, struct gw_roster_entry *e, const struct gw_statement *said, gw_host from, int compared,
+		   uint64_t now, struct gw_actions *out)
+{
+	struct gw_statement s = *said;
+	int news = 1;
+
+	if (e->host == GW_HOST_SELF) {
+		about_self(m, &s, now, out);
+		return;
+	}
+	if (s.incarnation < e->incarnation || s.incarnation - e->incarnation > INCARNATION_JUMP)
+		return;
+	if (s.incarnation == e->incarnation && s.state < e->state)
+		return;
+	if (s.state == GW_MEMBER_DEAD && gw_roster_is_in(e) && (compared || heard_lately(m, e, now)))
+		s.state = GW_MEMBER_SUSPECT;
+	if (s.incarnation == e->incarnation && s.state == e->state && s.state != GW_MEMBER_SUSPECT)
+		return;
+	switch (s.state) {
+	case GW_MEMBER_ALIVE:
+		now_alive(m, e, s.incarnation, out);
+		break;
+	case GW_MEMBER_SUSPECT:
+		/* Somebody's doubt about one who is gone here proves nothing. */
+		news = gw_roster_is_in(e) && now_suspect(m, e, &s, now, out);
+		break;
+	default:
+		now_gone(m, e, &s, now, out);
+		break;
+	}
+	if (!news)
+		return;
+	gw_roster_news(&m->roster, e, from);
+	gw_mesh_flush_soon(m, now, out);
+	/* Who has a link to the suspect looks for itself; its silence, if so, is one more witness. */
+	if (s.state == GW_MEMBER_SUSPECT && heard_lately(m, e, now) && from != GW_HOST_SELF)
+		gw_mesh_send_news(m, e->host, &e, 1, 0, out);
+}
+
+/* --- suspicion --- */
+
+/* How long a suspect has: shorter with more independent witnesses (Lifeguard, section IV-B, with its logarithm drawn as
+ * a straight line over three witnesses). */
+static uint64_t grace(const struct gw_suspicion *s)
+{
+	unsigned n = s->count ? s->count - 1 : 0;
+
+	return GW_MESH_LONE - (GW_MESH_LONE - GW_MESH_SURE) * n / (GW_WITNESSES - 1);
+}
+
+void gw_mesh_suspicion_tick(struct gw_mesh *m, uint64_t now, struct gw_actions *out)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < m->suspect_count; i++) {
+		struct gw_roster_entry *e = gw_roster_at(&m->roster, m->suspects[i]);
+		struct gw_statement dead;
+
+		if (!e || !e->suspicion)
+			continue;
+		m->suspects[kept++] = e->host;
+		if (now - e->suspicion->since_ns < grace(e->suspicion) || heard_lately(m, e, now))
+			continue;
+		kept--;
+		dead = (struct gw_statement){GW_MEMBER_DEAD, e->incarnation, NULL};
+		gw_mesh_apply(m, e, &dead, GW_HOST_SELF, 0, now, out);
+	}
+	m->suspect_count = kept;
+}
+
+/* --- sending --- */
+
+static size_t put_member(const struct gw_roster_entry *e, int record, struct gw_r_member_news *to)
+{
+	size_t n = e->suspicion ? e->suspicion->count : 1;
+
+	for (size_t i = 0; i < n; i++) {
+		memset(&to[i], 0, sizeof to[i]);
+		memcpy(to[i].identity, e->record->identity, GW_IDENTITY_BYTES);
+		to[i].incarnation = e->incarnation;
+		to[i].state = (uint8_t)e->state;
+		if (e->suspicion)
+			memcpy(to[i].by, e->suspicion->by[i], 16);
+	}
+	if (record)
+		to[0].record = e->record->raw;
+	return n;
+}
+
+static struct gw_m_member_news *news_message(gw_host to, struct gw_actions *out)
+{
+	struct gw_m_member_news *n = &gw_actions_send(out, to, GW_MSG_member_news)->u.member_news;
+
+	n->members.v = gw_arena_array(&out->arena, NEWS_BATCH, sizeof *n->members.v);
+	if (!n->members.v)
+		out->err = GW_ENOMEM;
+	return n->members.v ? n : NULL;
+}
+
+void gw_mesh_send_news(struct gw_mesh *m, gw_host to, struct gw_roster_entry *const *v, size_t n, int records,
+		       struct gw_actions *out)
+{
+	struct gw_m_member_news *msg = NULL;
+
+	(void)m;
+	for (size_t i = 0; i < n; i++) {
+		if (!msg || msg->members.n + GW_WITNESSES > NEWS_BATCH)
+			msg = news_message(to, out);
+		if (!msg)
+			return;
+		msg->members.n += put_member(v[i], records, msg->members.v + msg->members.n);
+	}
+}
+
+/* Sends a link the oldest news that it has not heard, one message; returns whether more is left. */
+static int flush_link(struct gw_mesh *m, struct gw_mesh_link *l, struct gw_actions *out)
+{
+	struct gw_roster_entry *e = m->roster.newest;
+	struct gw_m_member_news *msg = NULL;
+
+	if (!e || e->news_seq <= l->sent_seq)
+		return 0;
+	while (e->older && e->older->news_seq > l->sent_seq)
+		e = e->older;
+	for (; e; e = e->newer) {
+		if (msg && msg->members.n + GW_WITNESSES > NEWS_BATCH)
+			return 1;
+		if (e->news_from != l->host && (e->host != l->host || e->state != GW_MEMBER_ALIVE)) {
+			if (!msg && !(msg = news_message(l->host, out)))
+				return 0;
+			msg->members.n += put_member(e, e->record_seq > l->sent_seq, msg->members.v + msg->members.n);
+		}
+		l->sent_seq = e->news_seq;
+	}
+	return 0;
+}
+
+void gw_mesh_flush(struct gw_mesh *m, uint64_t now, struct gw_actions *out)
+{
+	int more = 0;
+
+	m->flush_set = 0;
+	for (size_t i = 0; i < GW_MESH_LINKS_MAX; i++)
+		if (gw_mesh_link_standing(&m->links[i]))
+			more |= flush_link(m, &m->links[i], out);
+	if (more)
+		set_flush(m, now + FLUSH_DELAY, out);
+}
+
+void gw_mesh_ask_for(struct gw_actions *out, gw_host to, const uint8_t (*ids)[GW_IDENTITY_BYTES], size_t n)
+{
+	struct gw_m_member_ask *a;
+
+	if (!n)
+		return;
+	a = &gw_actions_send(out, to, GW_MSG_member_ask)->u.member_ask;
+	a->hosts.v = gw_arena_array(&out->arena, n, sizeof *a->hosts.v);
+	if (!a->hosts.v) {
+		out->err = GW_ENOMEM;
+		return;
+	}
+	a->hosts.n = n;
+	for (size_t i = 0; i < n; i++)
+		memcpy(a->hosts.v[i].identity, ids[i], GW_IDENTITY_BYTES);
+}
+
+void gw_mesh_asked(struct gw_mesh *m, gw_host from, const struct gw_m_member_ask *a, struct gw_actions *out)
+{
+	struct gw_roster_entry *v[NEWS_BATCH];
+	size_t n = 0;
+
+	for (size_t i = 0; i < a->hosts.n && n < NEWS_BATCH; i++) {
+		v[n] = gw_roster_find(&m->roster, a->hosts.v[i].identity);
+		n += v[n] != NULL;
+	}
+	gw_mesh_send_news(m, from, v, n, 1, out);
+}
+
+/* --- records --- */
+
+static struct gw_mesh_pending *pending_of(struct gw_mesh *m, const uint8_t identity[GW_IDENTITY_BYTES])
+{
+	struct gw_mesh_pending *free = NULL;
+
+	for (size_t i = 0; i < GW_MESH_PENDING_MAX; i++) {
+		struct gw_mesh_pending *p = &m->pending[i];
+
+		if (p->used && !memcmp(p->identity, identity, GW_IDENTITY_BYTES))
+			return p;
+		if (!p->used && !free)
+			free = p;
+	}
+	return free;
+}
+
+/* Sends a record to be verified; a second one of the same host waits for anti-entropy. */
+static void verify(struct gw_mesh *m, gw_host from, const struct gw_r_member_news *n, uint64_t now, struct gw_actions *out)
+{
+	struct gw_mesh_pending *p = pending_of(m, n->identity);
+	struct gw_action *a;
+	uint8_t *copy;
+
+	if (!p || p->used)
+		return;
+	copy = gw_arena_copy(&out->arena, n->record.p, n->record.n);
+	if (!copy) {
+		out->err = GW_ENOMEM;
+		return;
+	}
+	memcpy(p->identity, n->identity, GW_IDENTITY_BYTES);
+	p->used = 1;
+	p->generation++;
+	p->state = n->state < GW_MEMBER_STATES ? (enum gw_member_state)n->state : GW_MEMBER_ALIVE;
+	p->incarnation = n->incarnation;
+	p->from = from;
+	p->deadline_ns = now + PENDING_WAIT;
+	m->pending_count++;
+	a = gw_actions_add(out, GW_ACT_VERIFY_MEMBER);
+	a->host = from;
+	a->data = (struct gw_bytes){copy, n->record.n};
+	a->key = GW_KEY(GW_KEY_MESH, (uint64_t)(p->generation & 0xffffff) << 24 | (uint64_t)(p - m->pending));
+}
+
+static struct gw_mesh_pending *pending_by_key(struct gw_mesh *m, uint64_t key)
+{
+	size_t i = key & 0xffffff;
+	struct gw_mesh_pending *p = &m->pending[i < GW_MESH_PENDING_MAX ? i : 0];
+
+	if (GW_KEY_MACHINE(key) != GW_KEY_MESH || i >= GW_MESH_PENDING_MAX || !p->used ||
+	    (p->generation & 0xffffff) != (key >> 24 & 0xffffff))
+		return NULL;
+	return p;
+}
+
+static void pending_free(struct gw_mesh *m, struct gw_mesh_pending *p)
+{
+	p->used = 0;
+	m->pending_count--;
+}
+
+void gw_mesh_news_tick(struct gw_mesh *m, uint64_t now, struct gw_actions *out)
+{
+	for (size_t i = 0; m->pending_count && i < GW_MESH_PENDING_MAX; i++)
+		if (m->pending[i].used && now >= m->pending[i].deadline_ns)
+			pending_free(m, &m->pending[i]); /* the answer got lost: ask anew when it comes up again */
+	if (m->sync_again != GW_HOST_NONE && !m->pending_count) {
+		gw_mesh_compare(m, m->sync_again, out);
+		m->sync_again = GW_HOST_NONE;
+	}
+}
+
+/* Room for one more: the host that has been gone longest is forgotten. */
+static void make_room(struct gw_mesh *m)
+{
+	struct gw_roster_entry *oldest = NULL;
+
+	if (gw_roster_count(&m->roster) < GW_MEMBERS_MAX)
+		return;
+	for (gw_host h = 1; h < m->roster.n; h++) {
+		struct gw_roster_entry *e = m->roster.at[h];
+
+		if (e && !gw_roster_is_in(e) && e->link < 0 && (!oldest || e->changed_ns < oldest->changed_ns))
+			oldest = e;
+	}
+	if (oldest)
+		gw_roster_forget(&m->roster, oldest);
+}
+
+static void newcomer(struct gw_mesh *m, struct gw_member_record *record, const struct gw_mesh_pending *p, gw_host from,
+		     struct gw_actions *out)
+{
+	enum gw_member_state state = p ? p->state : GW_MEMBER_ALIVE;
+	struct gw_roster_entry *e;
+	int err;
+
+	/* A suspicion that is this old news begins anew, with those who have links to the host. */
+	if (state == GW_MEMBER_SUSPECT)
+		state = GW_MEMBER_ALIVE;
+	make_room(m);
+	err = gw_roster_add(&m->roster, record, state, p ? p->incarnation : 0, &e);
+	if (err) {
+		gw_mesh_note(out, GW_LOG_WARN, err == GW_EDUPLICATE ? "a member's CURVE key is another's: not admitted"
+								    : "a member could not be admitted", from);
+		return;
+	}
+	e->score = gw_mesh_score(m, record->identity);
+	e->changed_ns = m->last_ns;
+	gw_roster_news(&m->roster, e, from);
+	e->record_seq = e->news_seq;
+	if (!gw_roster_is_in(e))
+		return;
+	m->picks_dirty = 1;
+	gw_mesh_tell(m, out, GW_EV_MEMBER_UP, e);
+	gw_mesh_note(out, GW_LOG_INFO, "new member", e->host);
+}
+
+static void newer_record(struct gw_mesh *m, struct gw_roster_entry *e, struct gw_member_record *record, gw_host from,
+			 struct gw_actions *out)
+{
+	int err;
+
+	if (record->stamp_ns <= e->record->stamp_ns)
+		return;
+	err = gw_roster_set_record(&m->roster, e, record);
+	if (err) {
+		gw_mesh_note(out, GW_LOG_WARN, "a member's newer record cannot be taken", e->host);
+		return;
+	}
+	gw_roster_news(&m->roster, e, from);
+	e->record_seq = e->news_seq;
+	e->retry_ns = 0;
+	m->picks_dirty = 1;
+	if (e->host != GW_HOST_SELF && gw_roster_is_in(e))
+		gw_mesh_tell(m, out, GW_EV_MEMBER_UP, e);
+}
+
+void gw_mesh_record(struct gw_mesh *m, const struct gw_event *ev, struct gw_actions *out)
+{
+	struct gw_mesh_pending *p = pending_by_key(m, ev->key);
+	struct gw_member_record *r = ev->record;
+	struct gw_roster_entry *e = gw_roster_find(&m->roster, r->identity);
+	gw_host from = p ? p->from : GW_HOST_NONE;
+	struct gw_statement s = {GW_MEMBER_ALIVE, 0, NULL};
+
+	if (p && memcmp(p->identity, r->identity, GW_IDENTITY_BYTES)) {
+		gw_mesh_note(out, GW_LOG_WARN, "a record was sent under another identity", from);
+		pending_free(m, p);
+		return;
+	}
+	if (m->wall_ns && r->expires_ns <= m->wall_ns) {
+		if (p)
+			pending_free(m, p);
+		return;
+	}
+	if (!e) {
+		newcomer(m, r, p, from, out);
+	} else {
+		newer_record(m, e, r, from, out);
+		if (p) {
+			s.state = p->state;
+			s.incarnation = p->incarnation;
+			gw_mesh_apply(m, e, &s, from, 1, ev->now_ns, out);
+		}
+	}
+	if (p)
+		pending_free(m, p);
+	gw_mesh_flush_soon(m, ev->now_ns, out);
+}
+
+void gw_mesh_refused(struct gw_mesh *m, const struct gw_event *ev, struct gw_actions *out)
+{
+	struct gw_mesh_pending *p = pending_by_key(m, ev->key);
+	struct gw_mesh_link *l;
+
+	if (!p)
+		return;
+	l = gw_mesh_link_of(m, p->from);
+	pending_free(m, p);
+	if (!l)
+		return;
+	if (++l->refusals < REFUSALS_MAX)
+		return;
+	gw_mesh_note(out, GW_LOG_WARN, "sends member records that do not verify: left alone", l->host);
+	gw_roster_at(&m->roster, l->host)->retry_ns = ev->now_ns + 600 * GW_MESH_SECOND;
+	l->refusals = 0;
+	gw_mesh_answer(m, l->host, 0, ev->now_ns, out);
+}
+
+void gw_mesh_news(struct gw_mesh *m, gw_host from, const struct gw_m_member_news *n, uint64_t now, struct gw_actions *out)
+{
+	uint8_t ask[NEWS_BATCH][GW_IDENTITY_BYTES];
+	size_t asks = 0;
+
+	for (size_t i = 0; i < n->members.n; i++) {
+		const struct gw_r_member_news *v = &n->members.v[i];
+		struct gw_roster_entry *e = gw_roster_find(&m->roster, v->identity);
+		struct gw_statement s = {(enum gw_member_state)v->state, v->incarnation, v->by};
+
+		if (v->state >= GW_MEMBER_STATES)
+			continue;
+		if (v->record.n && (!e || v->record.n != e->record->raw.n ||
+				    memcmp(v->record.p, e->record->raw.p, v->record.n)))
+			verify(m, from, v, now, out);
+		if (e)
+			gw_mesh_apply(m, e, &s, from, 0, now, out);
+		else if (!v->record.n && asks < NEWS_BATCH)
+			memcpy(ask[asks++], v->identity, GW_IDENTITY_BYTES);
+	}
+	gw_mesh_ask_for(out, from, (const uint8_t(*)[GW_IDENTITY_BYTES])ask, asks);
+	/* A full message with new records: there is more where it comes from. */
+	if (m->pending_count && n->members.n + GW_WITNESSES > NEWS_BATCH)
+		m->sync_again = from;
+}
