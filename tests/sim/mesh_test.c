@@ -1,0 +1,270 @@
+/* Stories about membership alone. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "stories.h"
+
+static struct sim *world(uint64_t seed, const char *story, struct sim_config c)
+{
+	struct sim *s;
+
+	c.seed = seed;
+	c.ops = &sim_mesh_ops;
+	s = sim_new(&c);
+	s->story = story;
+	sim_boot(s);
+	return s;
+}
+
+static void agree_within(struct sim *s, uint64_t ns, const char *when)
+{
+	if (sim_run_until(s, ns, sim_tables_agree, NULL))
+		sim_fail(s, NULL, "member tables do not agree %s", when);
+}
+
+static const struct gw_roster_entry *view(const struct sim *s, int host, int of)
+{
+	const struct gw_mesh *m = s->config.ops->mesh(s->hosts[host].machine);
+
+	return gw_roster_find(gw_mesh_roster(m), s->hosts[of].record->identity);
+}
+
+struct verdict {
+	int host;
+	enum gw_member_state state;
+};
+
+/* Every other running host sees it so. */
+static int all_see(struct sim *s, void *ctx)
+{
+	const struct verdict *v = ctx;
+
+	for (int i = 0; i < s->config.hosts; i++) {
+		const struct gw_roster_entry *e;
+
+		if (i == v->host || !s->hosts[i].running || s->hosts[i].frozen_until_ns > s->now_ns)
+			continue;
+		e = view(s, i, v->host);
+		if (!e || e->state != v->state)
+			return 0;
+	}
+	return 1;
+}
+
+static void links_stand(struct sim *s)
+{
+	for (int i = 0; i < s->config.hosts; i++) {
+		gw_host v[GW_MESH_LINKS_MAX];
+		size_t n, near = 0;
+
+		if (!s->hosts[i].running)
+			continue;
+		n = gw_mesh_neighbours(s->config.ops->mesh(s->hosts[i].machine), v, GW_MESH_LINKS_MAX);
+		for (size_t k = 0; k < n; k++)
+			near += s->hosts[sim_index(&s->hosts[i], s, v[k])].region == s->hosts[i].region;
+		SIM_CHECK(s, &s->hosts[i], near >= 2 && n - near >= 1 && n <= GW_MESH_STANDING_MAX,
+			  "has %zu standing links, %zu of them in its region", n, near);
+	}
+}
+
+static void a_mesh_stands(uint64_t seed)
+{
+	struct sim *s = world(seed, "a mesh stands", (struct sim_config){.hosts = 24, .regions = 3});
+
+	agree_within(s, 5 * SECOND, "after a start");
+	sim_run(s, 5 * SECOND);
+	links_stand(s);
+	sim_run(s, 60 * SECOND);
+	SIM_CHECK(s, NULL, sim_tables_agree(s, NULL), "a quiet mesh lost somebody");
+	links_stand(s);
+	sim_free(s);
+}
+
+static void a_host_joins_and_leaves(uint64_t seed)
+{
+	struct sim *s = world(seed, "join and leave", (struct sim_config){.hosts = 24, .regions = 3, .late = 3});
+	struct verdict left = {22, GW_MEMBER_LEFT};
+
+	sim_run(s, 3 * SECOND);
+	sim_join(s, 21, (int)(seed % 21));
+	sim_join(s, 22, (int)(seed % 21));
+	agree_within(s, 10 * SECOND, "after two joined");
+	sim_join(s, 23, 22);
+	agree_within(s, 10 * SECOND, "after one joined through a newcomer");
+	sim_run(s, 5 * SECOND);
+	links_stand(s);
+	sim_leave(s, 22);
+	if (sim_run_until(s, SECOND, all_see, &left))
+		sim_fail(s, NULL, "a good-bye did not reach all within a second");
+	sim_free(s);
+}
+
+static void a_starved_host_stays(uint64_t seed)
+{
+	struct sim *s = world(seed, "starved for 8 s", (struct sim_config){.hosts = 24, .regions = 3});
+
+	sim_run(s, 5 * SECOND);
+	for (int i = 0; i < 3; i++) {
+		sim_freeze(s, (int)((seed + (uint64_t)i * 7) % 24), 8 * SECOND);
+		sim_run(s, 20 * SECOND); /* a verdict of death on it ends the story */
+	}
+	/* Eight hosts at once, as when a kernel upgrade of a rack goes wrong. */
+	for (int i = 0; i < 8; i++)
+		sim_freeze(s, i, 8 * SECOND);
+	sim_run(s, 20 * SECOND);
+	SIM_CHECK(s, NULL, sim_tables_agree(s, NULL), "a starved host is missing");
+	sim_free(s);
+}
+
+static void a_silent_host_goes_and_comes_back(uint64_t seed)
+{
+	struct sim *s = world(seed, "silent for 20 s", (struct sim_config){.hosts = 24, .regions = 3});
+	int host = (int)(seed % 24);
+	struct verdict dead = {host, GW_MEMBER_DEAD}, alive = {host, GW_MEMBER_ALIVE};
+	uint64_t before;
+
+	sim_run(s, 5 * SECOND);
+	before = view(s, (host + 1) % 24, host)->incarnation;
+	s->hosts[host].expected_dead = 1;
+	sim_freeze(s, host, 30 * SECOND);
+	if (sim_run_until(s, 20 * SECOND, all_see, &dead))
+		sim_fail(s, NULL, "host %d was silent for 20 s and is not dead to all", host);
+	sim_run(s, 11 * SECOND);
+	if (sim_run_until(s, 10 * SECOND, all_see, &alive))
+		sim_fail(s, NULL, "host %d runs again and is not back", host);
+	s->hosts[host].expected_dead = 0;
+	SIM_CHECK(s, NULL, view(s, (host + 1) % 24, host)->incarnation > before, "back with an old incarnation");
+	agree_within(s, 10 * SECOND, "after a host came back");
+	sim_free(s);
+}
+
+static void a_machine_fails(uint64_t seed)
+{
+	struct sim *s = world(seed, "a machine fails", (struct sim_config){.hosts = 24, .regions = 3});
+	int host = (int)(seed % 24);
+	struct verdict dead = {host, GW_MEMBER_DEAD};
+
+	sim_run(s, 5 * SECOND);
+	sim_crash(s, host, 1);
+	if (sim_run_until(s, 20 * SECOND, all_see, &dead))
+		sim_fail(s, NULL, "host %d is gone for 20 s and not dead to all", host);
+	sim_run(s, 20 * SECOND);
+	sim_restart(s, host);
+	agree_within(s, 15 * SECOND, "after the machine came back");
+	/* A process that is restarted at once is not missed. */
+	sim_crash(s, (host + 5) % 24, 0);
+	sim_run(s, 3 * SECOND);
+	sim_restart(s, (host + 5) % 24);
+	agree_within(s, 10 * SECOND, "after a quick restart");
+	sim_free(s);
+}
+
+static int first_region(const struct sim *s, int host)
+{
+	return s->hosts[host].region == 0;
+}
+
+static void a_partition_heals(uint64_t seed)
+{
+	struct sim *s = world(seed, "partition and heal", (struct sim_config){.hosts = 24, .regions = 3});
+
+	sim_run(s, 5 * SECOND);
+	sim_partition(s, first_region);
+	sim_run(s, (10 + seed % 60) * SECOND);
+	sim_heal(s);
+	s->quiet = 1; /* verdicts from before the heal are still spreading */
+	agree_within(s, 60 * SECOND, "after a partition healed");
+	s->quiet = 0;
+	sim_run(s, 30 * SECOND);
+	SIM_CHECK(s, NULL, sim_tables_agree(s, NULL), "the mesh fell apart again");
+	links_stand(s);
+	sim_free(s);
+}
+
+static void a_lossy_network_kills_nobody(uint64_t seed)
+{
+	struct sim *s = world(seed, "lossy network",
+			      (struct sim_config){.hosts = 24, .regions = 3, .loss = 0.05, .drop = 0.01});
+
+	sim_run(s, 120 * SECOND);
+	agree_within(s, 10 * SECOND, "on a lossy network");
+	sim_free(s);
+}
+
+static void hosts_behind_nat_take_part(uint64_t seed)
+{
+	struct sim *s = world(seed, "no address", (struct sim_config){.hosts = 24, .regions = 3, .undialable = 5});
+	struct verdict dead = {22, GW_MEMBER_DEAD};
+
+	agree_within(s, 5 * SECOND, "with hosts that cannot be dialled");
+	sim_run(s, 60 * SECOND);
+	links_stand(s);
+	sim_crash(s, 22, 1);
+	if (sim_run_until(s, 20 * SECOND, all_see, &dead))
+		sim_fail(s, NULL, "a host without address is gone for 20 s and not dead to all");
+	sim_restart(s, 22);
+	agree_within(s, 15 * SECOND, "after it came back");
+	sim_free(s);
+}
+
+static void the_same_seed_is_the_same_run(uint64_t seed)
+{
+	uint64_t trace[2];
+
+	for (int i = 0; i < 2; i++) {
+		struct sim *s = world(seed, "determinism", (struct sim_config){.hosts = 24, .regions = 3, .loss = 0.02});
+
+		sim_crash(s, 3, 1);
+		sim_run(s, 30 * SECOND);
+		sim_restart(s, 3);
+		sim_run(s, 20 * SECOND);
+		trace[i] = s->trace;
+		sim_free(s);
+	}
+	if (trace[0] != trace[1]) {
+		fprintf(stderr, "seed %llu: two runs differ\n", (unsigned long long)seed);
+		exit(1);
+	}
+}
+
+/* HOSTS=n for another size. */
+static void idle_traffic_is_small(uint64_t seed)
+{
+	const char *hosts = getenv("HOSTS");
+	int n = hosts ? atoi(hosts) : 200;
+	struct sim *s = world(seed, "idle", (struct sim_config){.hosts = n, .regions = n >= 1000 ? 10 : 4});
+	uint64_t bytes = 0, messages = 0, most = 0;
+
+	agree_within(s, 30 * SECOND, "in a big mesh");
+	sim_run(s, 30 * SECOND); /* the news of all the starts is through */
+	for (int i = 0; i < n; i++)
+		s->hosts[i].sent_bytes = s->hosts[i].sent_messages = 0;
+	sim_run(s, 60 * SECOND);
+	for (int i = 0; i < n; i++) {
+		bytes += s->hosts[i].sent_bytes;
+		messages += s->hosts[i].sent_messages;
+		most = s->hosts[i].sent_bytes > most ? s->hosts[i].sent_bytes : most;
+	}
+	printf("  idle: %d hosts send %.0f bytes/s and %.1f messages/s each (the busiest %.0f bytes/s)\n", n,
+	       (double)bytes / 60 / n, (double)messages / 60 / n, (double)most / 60);
+	SIM_CHECK(s, NULL, bytes / 60 / (uint64_t)n < 2000, "an idle host sends too much");
+	sim_free(s);
+}
+
+int main(void)
+{
+	static const struct story stories[] = {
+		{"a mesh stands", a_mesh_stands},
+		{"join and leave", a_host_joins_and_leaves},
+		{"starved for 8 s", a_starved_host_stays},
+		{"silent for 20 s", a_silent_host_goes_and_comes_back},
+		{"a machine fails", a_machine_fails},
+		{"partition and heal", a_partition_heals},
+		{"lossy network", a_lossy_network_kills_nobody},
+		{"no address", hosts_behind_nat_take_part},
+		{"determinism", the_same_seed_is_the_same_run},
+		{"idle", idle_traffic_is_small},
+	};
+
+	return stories_main(stories, sizeof stories / sizeof *stories, 2);
+}
