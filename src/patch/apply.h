@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/pool.h"
 #include "patch/list.h"
 
 struct gw_dev_mem {
@@ -25,14 +26,14 @@ struct gw_dev_mem {
 
 /* What a check of a list against memory found. */
 struct gw_list_found {
-	uint64_t old_n, new_n;  /* records whose place holds the old bits; the new bits (both where equal) */
-	uint64_t neither_n;     /* places that hold something else */
-	uint32_t bad_segment;   /* the first of those, in list order, where neither_n > 0 */
-	uint64_t bad_at;        /* byte offset in the segment */
+	uint64_t old_n, new_n; /* records whose place holds the old bits; the new bits (both where equal) */
+	uint64_t neither_n;    /* places that hold something else */
+	uint32_t bad_segment;  /* the first of those, in list order, where neither_n > 0 */
+	uint64_t bad_at;       /* byte offset in the segment */
 };
 
-/* A strided window of elements in a segment (see gw_print_window): element (r, c) lies at base + r * row_pitch + c * col_pitch
- * bytes, and is element (row0 + r) * tensor_cols + col0 + c of its tensor. */
+/* A strided window of elements in a segment (see gw_print_window): element (r, c) lies at base + r * row_pitch + c *
+ * col_pitch bytes, and is element (row0 + r) * tensor_cols + col0 + c of its tensor. */
 struct gw_dev_window {
 	uint32_t segment;
 	unsigned width; /* bytes an element: 1, 2, 4, 8 */
@@ -54,7 +55,8 @@ struct gw_device_ops {
 	int (*print)(void *dev, const struct gw_dev_window *w, const struct gw_dev_mem *mem, uint32_t segments,
 		     uint64_t lane[2]);
 	/* Copies the window's elements, row by row, into host memory of rows * cols * width bytes. */
-	int (*gather)(void *dev, const struct gw_dev_window *w, const struct gw_dev_mem *mem, uint32_t segments, void *out);
+	int (*gather)(void *dev, const struct gw_dev_window *w, const struct gw_dev_mem *mem, uint32_t segments,
+		      void *out);
 	/* Returns when all that was asked before is done and visible. */
 	int (*sync)(void *dev);
 	void (*close)(void *dev);
@@ -65,7 +67,11 @@ struct gw_device {
 	void *dev;
 };
 
-/* Row 0. Needs no closing. */
+/* Row 0. Needs no closing. With a pool the work is spread over its workers; the pool must outlive the device. */
 struct gw_device gw_device_cpu(void);
+struct gw_device gw_device_cpu_pool(struct gw_pool *pool);
+
+/* For those who write a row: GW_EINVAL unless the window's width is one of four and all of it lies in its segment. */
+int gw_dev_window_check(const struct gw_dev_window *w, const struct gw_dev_mem *mem, uint32_t segments);
 
 #endif

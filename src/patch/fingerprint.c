@@ -12,13 +12,13 @@
 #include "patch/fingerprint_impl.h"
 
 /* Keys: output n of splitmix64 from a seed, made odd. The seeds are ASCII, read as little-endian numbers. */
-#define SEED(a, l) \
-	((uint64_t)'g' | (uint64_t)'o' << 8 | (uint64_t)'d' << 16 | (uint64_t)'w' << 24 | (uint64_t)'i' << 32 | \
+#define SEED(a, l)                                                                                                     \
+	((uint64_t)'g' | (uint64_t)'o' << 8 | (uint64_t)'d' << 16 | (uint64_t)'w' << 24 | (uint64_t)'i' << 32 |        \
 	 (uint64_t)'t' << 40 | (uint64_t)(a) << 48 | (uint64_t)(l) << 56)
 
 static const uint64_t block_seed[2] = {SEED('A', '0'), SEED('A', '1')};
 static const uint64_t offset_seed[2] = {SEED('B', '0'), SEED('B', '1')};
-uint64_t gw_print_offset_table[2][GW_PRINT_BLOCK];
+_Alignas(64) uint64_t gw_print_offset_table[2][GW_PRINT_BLOCK];
 
 static uint64_t key(uint64_t seed, uint64_t n)
 {
@@ -211,7 +211,8 @@ void gw_print_update(uint64_t lane[2], unsigned width, const uint64_t *index, co
 	get_ops();
 	for (size_t i = 0; i < n * units; i++) {
 		uint64_t unit = index[i / units] * units + i % units, offset = unit % GW_PRINT_BLOCK;
-		uint64_t change = (new ? unit_bits(uw, new + i * uw) : 0) - (uint64_t)(old ? unit_bits(uw, old + i * uw) : 0);
+		uint64_t change =
+			(new ? unit_bits(uw, new + i *uw) : 0) - (uint64_t)(old ? unit_bits(uw, old + i * uw) : 0);
 
 		if (unit / GW_PRINT_BLOCK != block) {
 			block = unit / GW_PRINT_BLOCK;
@@ -265,8 +266,8 @@ void gw_model_print_add(uint64_t model[2], const char *name, const char *dtype, 
 	model[1] += w[1];
 }
 
-void gw_model_print_remove(uint64_t model[2], const char *name, const char *dtype, unsigned rank,
-			   const uint64_t *shape, const uint64_t lane[2])
+void gw_model_print_remove(uint64_t model[2], const char *name, const char *dtype, unsigned rank, const uint64_t *shape,
+			   const uint64_t lane[2])
 {
 	uint64_t w[2];
 

@@ -54,8 +54,8 @@ uint64_t gw_print_key(unsigned lane, uint64_t unit);
  */
 void gw_model_print_add(uint64_t model[2], const char *name, const char *dtype, unsigned rank, const uint64_t *shape,
 			const uint64_t lane[2]);
-void gw_model_print_remove(uint64_t model[2], const char *name, const char *dtype, unsigned rank,
-			   const uint64_t *shape, const uint64_t lane[2]);
+void gw_model_print_remove(uint64_t model[2], const char *name, const char *dtype, unsigned rank, const uint64_t *shape,
+			   const uint64_t lane[2]);
 
 /* Fingerprints as users see them: 32 hex digits, lane 0 first, each lane's most significant digit first. */
 enum { GW_PRINT_TEXT = 33 };

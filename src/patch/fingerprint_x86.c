@@ -6,8 +6,8 @@
  *
  * By digits, for bytes with AVX-512 VNNI: keys are written with eight signed digits of base 256, and vpdpbusd sums 64
  * products of byte and digit into 16 sums of 32 bits. A block is a row of bytes times a matrix of digits; two
- * blocks go side by side so that digits are loaded once for both. Twice as fast as by products. For wider units
- * it would be no faster: the matrix leaves the first-level cache.
+ * blocks go side by side so that digits are loaded once for both. Twice as fast as by products. For wider units the
+ * matrix would leave the first-level cache.
  */
 #include "patch/fingerprint_impl.h"
 
@@ -59,7 +59,8 @@ static AVX2 INLINE void avx2_sum(uint64_t s[2], unsigned width, unsigned offset,
 
 	for (; i + 4 <= n; i += 4) {
 		__m256i d = load4(width, p + i * width);
-		__m256i b0 = _mm256_loadu_si256((const void *)(k0 + i)), b1 = _mm256_loadu_si256((const void *)(k1 + i));
+		__m256i b0 = _mm256_loadu_si256((const void *)(k0 + i)),
+			b1 = _mm256_loadu_si256((const void *)(k1 + i));
 
 		low0 = _mm256_add_epi64(low0, _mm256_mul_epu32(b0, d));
 		low1 = _mm256_add_epi64(low1, _mm256_mul_epu32(b1, d));
@@ -93,9 +94,13 @@ const struct gw_print_ops *gw_print_avx2(void)
 	return __builtin_cpu_supports("avx2") ? &avx2_ops : NULL;
 }
 
-static AVX512 uint64_t total8(__m512i low, __m512i high)
+/* Not _mm512_reduce_add_epi64, which some compilers write with signed additions that may overflow. */
+static AVX512 uint64_t total8(__m512i v)
 {
-	return (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(low, _mm512_slli_epi64(high, 32)));
+	_Alignas(64) uint64_t x[8];
+
+	_mm512_store_si512(x, v);
+	return x[0] + x[1] + x[2] + x[3] + x[4] + x[5] + x[6] + x[7];
 }
 
 /* width 2 or 4 */
@@ -115,8 +120,8 @@ static AVX512 INLINE void avx512_sum(uint64_t s[2], unsigned width, unsigned off
 		high0 = _mm512_add_epi64(high0, _mm512_mul_epu32(_mm512_srli_epi64(b0, 32), d));
 		high1 = _mm512_add_epi64(high1, _mm512_mul_epu32(_mm512_srli_epi64(b1, 32), d));
 	}
-	s[0] += total8(low0, high0);
-	s[1] += total8(low1, high1);
+	s[0] += total8(_mm512_add_epi64(low0, _mm512_slli_epi64(high0, 32)));
+	s[1] += total8(_mm512_add_epi64(low1, _mm512_slli_epi64(high1, 32)));
 	tail_sum(s, width, offset + (unsigned)i, p + i * width, n - i);
 }
 
@@ -132,7 +137,7 @@ static AVX512 void avx512_part(uint64_t s[2], unsigned width, unsigned offset, c
 
 /* Digit d of the key of byte i is digits[lane][d][i]: key = sum of digit << 8d, mod 2^64. The slack keeps rows off
  * each other's cache sets. */
-enum { DIGITS = 8, SLACK = 64 };
+enum { DIGITS = 8, SLACK = 64, PREFETCH = 4096 };
 static _Alignas(64) int8_t digits[2][DIGITS][GW_PRINT_BLOCK + SLACK];
 
 static void avx512_init(void)
@@ -170,7 +175,7 @@ static AVX512 INLINE __m512i fold(const __m512i s[DIGITS])
 }
 
 /* One lane of two blocks of bytes, without block keys, spread over the columns of sa and sb. */
-static AVX512 INLINE void two_blocks(unsigned lane, const uint8_t *a, const uint8_t *b, __m512i *sa, __m512i *sb)
+static AVX512 INLINE void two_blocks8(unsigned lane, const uint8_t *a, const uint8_t *b, __m512i *sa, __m512i *sb)
 {
 	__m512i acc_a[DIGITS], acc_b[DIGITS];
 
@@ -180,6 +185,9 @@ static AVX512 INLINE void two_blocks(unsigned lane, const uint8_t *a, const uint
 	for (size_t i = 0; i < GW_PRINT_BLOCK; i += 64) {
 		__m512i da = _mm512_loadu_si512(a + i), db = _mm512_loadu_si512(b + i);
 
+		/* Two streams that jump every block are too much for some prefetchers. */
+		_mm_prefetch((const void *)(a + i + PREFETCH), _MM_HINT_T0);
+		_mm_prefetch((const void *)(b + i + PREFETCH), _MM_HINT_T0);
 #pragma GCC unroll 8
 		for (int d = 0; d < DIGITS; d++) {
 			__m512i digit = _mm512_load_si512(digits[lane][d] + i);
@@ -192,7 +200,7 @@ static AVX512 INLINE void two_blocks(unsigned lane, const uint8_t *a, const uint
 	*sb = fold(acc_b);
 }
 
-static AVX512 void avx512_byte_blocks(uint64_t lane[2], uint64_t block, const uint8_t *p, uint64_t count)
+static AVX512 void avx512_blocks8(uint64_t lane[2], uint64_t block, const uint8_t *p, uint64_t count)
 {
 	__m512i sum[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()}, sa, sb;
 
@@ -201,19 +209,19 @@ static AVX512 void avx512_byte_blocks(uint64_t lane[2], uint64_t block, const ui
 			__m512i key_a = _mm512_set1_epi64((long long)gw_print_block_key(l, block + i));
 			__m512i key_b = _mm512_set1_epi64((long long)gw_print_block_key(l, block + i + 1));
 
-			two_blocks(l, p + i * GW_PRINT_BLOCK, p + (i + 1) * GW_PRINT_BLOCK, &sa, &sb);
+			two_blocks8(l, p + i * GW_PRINT_BLOCK, p + (i + 1) * GW_PRINT_BLOCK, &sa, &sb);
 			sum[l] = _mm512_add_epi64(sum[l], _mm512_mullo_epi64(sa, key_a));
 			sum[l] = _mm512_add_epi64(sum[l], _mm512_mullo_epi64(sb, key_b));
 		}
-	lane[0] += (uint64_t)_mm512_reduce_add_epi64(sum[0]);
-	lane[1] += (uint64_t)_mm512_reduce_add_epi64(sum[1]);
+	lane[0] += total8(sum[0]);
+	lane[1] += total8(sum[1]);
 }
 
 static AVX512 void avx512_blocks(uint64_t lane[2], unsigned width, uint64_t block, const uint8_t *p, uint64_t count)
 {
 	uint64_t even = width == 1 ? count & ~(uint64_t)1 : 0;
 
-	avx512_byte_blocks(lane, block, p, even);
+	avx512_blocks8(lane, block, p, even);
 	gw_print_blocks_by(avx512_part, lane, width, block + even, p + even * GW_PRINT_BLOCK, count - even);
 }
 

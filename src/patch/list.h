@@ -43,24 +43,24 @@ enum gw_list_state {
 /* As it lies in memory, little-endian, 8-byte aligned. */
 struct gw_list_header {
 	uint8_t magic[8]; /* "GWLIST1\0" */
-	uint32_t state;   /* enum gw_list_state; the one field that changes: atomic, release/acquire */
-	uint32_t flags;   /* 0 */
+	uint32_t state;	  /* enum gw_list_state; the one field that changes: atomic, release/acquire */
+	uint32_t flags;	  /* 0 */
 	uint8_t run[16];
-	uint64_t from, to;        /* versions */
-	uint64_t bytes;           /* the whole list */
+	uint64_t from, to; /* versions */
+	uint64_t bytes;	   /* the whole list */
 	uint64_t records;
 	uint32_t run_count, segment_count; /* segments: one more than the highest that a run names */
-	uint64_t runs_at;         /* offset of the run table, which ends the list */
-	uint64_t check[2];        /* fingerprint of all bytes but state and check, set when staged */
+	uint64_t runs_at;		   /* offset of the run table, which ends the list */
+	uint64_t check[2];		   /* fingerprint of all bytes but state and check, set when staged */
 };
 
 struct gw_list_run {
-	uint64_t base;    /* byte offset in the segment of the place that a first gap of 0 means */
+	uint64_t base;	  /* byte offset in the segment of the place that a first gap of 0 means */
 	uint64_t data_at; /* offset in the list: gaps, old, new, each padded to 8 bytes */
 	uint32_t segment;
-	uint16_t count;   /* 1 … GW_LIST_RUN_MAX */
-	uint8_t width;    /* bytes: 1, 2, 4, 8 */
-	uint8_t pad;      /* 0 */
+	uint16_t count; /* 1 … GW_LIST_RUN_MAX */
+	uint8_t width;	/* bytes: 1, 2, 4, 8 */
+	uint8_t pad;	/* 0 */
 };
 
 /* Builder: grows in memory it is given through `grow` (a memfd's mapping, or malloc). The memory stays the

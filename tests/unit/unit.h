@@ -6,7 +6,21 @@
 #define GW_TESTS_UNIT_H
 
 #include <check.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+/* The seed of a test's random choices: SEED of the environment, or a fixed one. Printed, for replays. */
+static inline uint64_t unit_seed(void)
+{
+	const char *s = getenv("SEED");
+	uint64_t v = s ? strtoull(s, NULL, 0) : 20260614;
+	static int said;
+
+	if (!said++)
+		(void)fprintf(stderr, "SEED=%llu\n", (unsigned long long)v);
+	return v;
+}
 
 #define UNIT_MAIN(make_suite) \
 	int main(void) \
