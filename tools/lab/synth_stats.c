@@ -78,7 +78,9 @@ void synth_stats_init(struct synth_stats *s, uint64_t seed)
 {
 	memset(s, 0, sizeof *s);
 	s->seed = seed;
-	make_quantiles(s->quantile);
+	make_quantiles(s->normal);
+	for (int i = 0; i <= SYNTH_QUANTILES; i++)
+		s->clipped[i] = s->normal[i] < 3 ? s->normal[i] : 3;
 	make_scales(s->row_scale, 0.02, 0.6);
 	make_scales(s->row_factor, 1, 0.43);
 	make_scales(s->tensor_factor, 1, 0.7);
@@ -86,19 +88,30 @@ void synth_stats_init(struct synth_stats *s, uint64_t seed)
 
 /* --- elements ------------------------------------------------------------------------------------ */
 
-/* N(0,1): bit 63 the sign, 11 bits the quantile, 24 bits the place between it and the next. */
-static inline float normal_of(const struct synth_stats *s, uint64_t h)
+static inline uint32_t bits_of(float v)
 {
-	unsigned i = (unsigned)(h >> 52) & (SYNTH_QUANTILES - 1);
-	float part = (float)(uint32_t)(h >> 20 & 0xffffff) * 0x1p-24F;
-	float v = s->quantile[i] + part * (s->quantile[i + 1] - s->quantile[i]);
+	uint32_t b;
 
-	return h >> 63 ? -v : v;
+	memcpy(&b, &v, sizeof b);
+	return b;
 }
 
-static inline float clipped(float v)
+static inline float float_of(uint32_t b)
 {
-	return v > 3 ? 3 : v < -3 ? -3 : v;
+	float v;
+
+	memcpy(&v, &b, sizeof v);
+	return v;
+}
+
+/* A draw by quantiles: bit 63 the sign, 11 bits the quantile, 24 bits the place between it and the next. No branch:
+ * nothing about random bits can be predicted. */
+static inline float draw_from(const float quantile[SYNTH_QUANTILES + 1], uint64_t h)
+{
+	const float *q = &quantile[h >> 52 & (SYNTH_QUANTILES - 1)];
+	float part = (float)(int32_t)(h >> 20 & 0xffffff) * 0x1p-24F;
+
+	return float_of(bits_of(q[0] + part * (q[1] - q[0])) ^ (uint32_t)(h >> 63) << 31);
 }
 
 struct row {
@@ -129,7 +142,7 @@ void synth_masters(const struct synth_stats *s, const struct synth_model *m, uin
 
 	if (t->kind == SYNTH_NORM) {
 		for (size_t i = 0; i < n; i++)
-			out[i] = 1 + 0.1F * normal_of(s, at(key, first + i));
+			out[i] = 1 + 0.1F * draw_from(s->normal, at(key, first + i));
 		return;
 	}
 	while (done < n) {
@@ -138,7 +151,7 @@ void synth_masters(const struct synth_stats *s, const struct synth_model *m, uin
 		float scale = row_of(s, m, tensor, row).scale;
 
 		for (size_t i = done; i < end; i++)
-			out[i] = scale * normal_of(s, at(key, first + i));
+			out[i] = scale * draw_from(s->normal, at(key, first + i));
 		done = end;
 	}
 }
@@ -156,20 +169,12 @@ void synth_step(const struct synth_stats *s, const struct synth_model *m, uint32
 		float by = s->rate * row_of(s, m, tensor, row).factor;
 
 		for (size_t i = done; i < end && by > 0; i++) {
-			float u = by * clipped(normal_of(s, at(key, first + i)));
+			float u = by * draw_from(s->clipped, at(key, first + i));
 
 			masters[i] = masters[i] + u;
 		}
 		done = end;
 	}
-}
-
-static inline uint32_t bits_of(float v)
-{
-	uint32_t b;
-
-	memcpy(&b, &v, sizeof b);
-	return b;
 }
 
 void synth_cast(const float *masters, size_t n, uint8_t *out)
@@ -206,7 +211,7 @@ static void draw(const struct synth_stats *s, const struct synth_model *m, struc
 		element -= t->first;
 		row = row_of(s, m, tensor, element / row_elements(t));
 		synth_masters(s, m, tensor, element, 1, &out[i].weight);
-		out[i].step = row.factor * clipped(normal_of(s, at(stream(s, tensor, STREAM_STEP + 1), element)));
+		out[i].step = row.factor * draw_from(s->clipped, at(stream(s, tensor, STREAM_STEP + 1), element));
 		if (t->kind == SYNTH_NORM)
 			out[i].step = 0;
 	}
@@ -215,11 +220,9 @@ static void draw(const struct synth_stats *s, const struct synth_model *m, struc
 /* The place value of the last bit of a weight's bf16. */
 static float ulp_of(float weight)
 {
-	uint32_t exponent = bits_of(weight) >> 23 & 0xff, b = exponent > 7 ? (exponent - 7) << 23 : 1U << 16;
-	float v;
+	uint32_t exponent = bits_of(weight) >> 23 & 0xff;
 
-	memcpy(&v, &b, sizeof v);
-	return v;
+	return float_of(exponent > 7 ? (exponent - 7) << 23 : 1U << 16);
 }
 
 static double expected_density(const struct sample *sample, float rate)
@@ -251,7 +254,7 @@ int synth_stats_solve(struct synth_stats *s, const struct synth_model *m, double
 	for (uint32_t a = bits_of(low), b = bits_of(high); b - a > 256;) {
 		uint32_t middle = a + (b - a) / 2;
 
-		memcpy(&s->rate, &middle, sizeof s->rate);
+		s->rate = float_of(middle);
 		*expected = expected_density(sample, s->rate);
 		if (*expected < density)
 			a = middle;

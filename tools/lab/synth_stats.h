@@ -24,8 +24,9 @@ enum { SYNTH_QUANTILES = 2048, SYNTH_SCALES = 256 };
 
 struct synth_stats {
 	uint64_t seed;
-	float rate;			     /* effective rate: the scale of a step */
-	float quantile[SYNTH_QUANTILES + 1]; /* of |N(0,1)|, at equal steps of probability */
+	float rate;			    /* effective rate: the scale of a step */
+	float normal[SYNTH_QUANTILES + 1];  /* quantiles of |N(0,1)|, at equal steps of probability */
+	float clipped[SYNTH_QUANTILES + 1]; /* the same, at most 3 */
 	float row_scale[SYNTH_SCALES], row_factor[SYNTH_SCALES], tensor_factor[SYNTH_SCALES];
 };
 
