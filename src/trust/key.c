@@ -234,7 +234,7 @@ int gw_key_parse(struct gw_key *k, const char *text, size_t n, struct gw_diag *w
 	memset(k, 0, sizeof *k);
 	if (n > GW_KEY_FILE_MAX)
 		return gw_diag_set(why, GW_ELIMIT, "not a key file: %zu bytes, at most %d are expected", n, GW_KEY_FILE_MAX);
-	if (n < sizeof first || memcmp(text, first, sizeof first - 1))
+	if (n < sizeof first + 1 || memcmp(text, first, sizeof first - 1))
 		return gw_diag_set(why, GW_EMALFORMED, "not a key file: it does not begin with \"godwit-key-1\"");
 	if (text[sizeof first - 1] != '1' || text[sizeof first] != '\n')
 		return gw_diag_set(why, GW_EVERSION, "key file of an unknown version; a newer Godwit made it");
