@@ -77,6 +77,7 @@ struct gw_patch_file {
 	uint64_t bytes;   /* OTHER: of the file; SHARD: of the header (length, JSON, padding) */
 	uint8_t digest[GW_FILE_DIGEST_BYTES]; /* of those bytes */
 	struct gw_patch_blob blob;
+	uint64_t data_bytes; /* SHARD: behind the header */
 	const struct gw_patch_carried *carried; /* rising names */
 	uint32_t carried_count;
 };

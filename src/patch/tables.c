@@ -12,6 +12,9 @@ enum {
 	CODE_ROW_MIN = 1 + (GW_PLACE_SYMBOLS + 1) / 2,
 };
 
+/* As safetensors counts, in bits: nothing overflows later. */
+#define BYTES_MAX (UINT64_MAX / 16)
+
 /* Where reading is. `at`: where the next body begins; a body ends at `bodies_end` at the latest. */
 struct reading {
 	struct gw_patch *pt;
@@ -160,7 +163,7 @@ static void read_print(struct reading *g, uint64_t lane[2])
 /* dtype, rank, axis, shape, and what follows from them. */
 static int read_shape(struct reading *g, struct gw_patch_tensor *t)
 {
-	uint64_t *shape, bits = 1;
+	uint64_t *shape;
 	int err = 0;
 
 	t->dtype = (enum gw_dtype)gw_rd_u8(&g->r);
@@ -180,8 +183,8 @@ static int read_shape(struct reading *g, struct gw_patch_tensor *t)
 		return odd(g, err == GW_EINVAL ? GW_EMALFORMED : err, "an impossible shape or axis");
 	t->elements = t->tiling.rows * t->tiling.cols;
 	err = gw_mul_u64(t->elements, t->width, &t->bytes);
-	if (!err)
-		err = gw_mul_u64(t->bytes, 8, &bits); /* as safetensors counts; nothing overflows later */
+	if (!err && t->bytes > BYTES_MAX)
+		err = GW_EOVERFLOW;
 	return err ? odd(g, err, "more bytes than can be") : 0;
 }
 
@@ -239,10 +242,15 @@ static int read_stored(struct reading *g, int *fresh, uint64_t *bytes, uint64_t 
 
 static int read_carried(struct reading *g, struct gw_patch_file *f)
 {
-	uint64_t count = gw_rd_varint(&g->r);
-	struct gw_patch_carried *c = rows(g, count, CARRIED_ROW_MIN, sizeof *c);
+	uint64_t count;
+	struct gw_patch_carried *c;
 	int err = 0;
 
+	f->data_bytes = gw_rd_varint(&g->r);
+	if (f->data_bytes > BYTES_MAX)
+		return odd(g, GW_EOVERFLOW, "more bytes than can be");
+	count = gw_rd_varint(&g->r);
+	c = rows(g, count, CARRIED_ROW_MIN, sizeof *c);
 	for (uint64_t i = 0; c && !err && i < count; i++) {
 		size_t n = gw_rd_varint(&g->r);
 		const uint8_t *p = n && n <= GW_PATCH_NAME_MAX ? gw_rd_bytes(&g->r, n) : NULL;
@@ -254,7 +262,7 @@ static int read_carried(struct reading *g, struct gw_patch_file *f)
 			gw_rd_fail(&g->r, GW_EMALFORMED);
 		err = reader_error(g);
 		if (!err)
-			err = read_stored(g, &c[i].fresh, &c[i].bytes, UINT64_MAX / 16, c[i].digest, &c[i].blob);
+			err = read_stored(g, &c[i].fresh, &c[i].bytes, BYTES_MAX, c[i].digest, &c[i].blob);
 	}
 	f->carried = c;
 	f->carried_count = (uint32_t)count;
