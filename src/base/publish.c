@@ -127,16 +127,27 @@ int gw_publish_begin_dir(struct gw_publish *p, struct gw_fs *fs, const char *pat
 struct sweep {
 	struct gw_fs *fs;
 	const char *dir;
-	int all; /* every entry, not only temporaries */
+	const char *of; /* only temporaries of this name, or NULL */
+	int all;        /* every entry, not only temporaries */
 	int err;
 };
+
+static int is_temporary(const char *name, const char *of)
+{
+	size_t n = of ? strlen(of) : 0;
+
+	if (name[0] != '.')
+		return 0;
+	return of ? !strncmp(name + 1, of, n) && !strncmp(name + 1 + n, temp_mark, strlen(temp_mark))
+		  : strstr(name, temp_mark) != NULL;
+}
 
 static int sweep_entry(void *ctx, const char *name)
 {
 	struct sweep *s = ctx;
 	char *path;
 
-	if (!s->all && (name[0] != '.' || !strstr(name, temp_mark)))
+	if (!s->all && !is_temporary(name, s->of))
 		return 0;
 	path = gw_path_join(s->dir, name);
 	if (!path)
@@ -149,7 +160,7 @@ static int sweep_entry(void *ctx, const char *name)
 
 int gw_publish_remove(struct gw_fs *fs, const char *path)
 {
-	struct sweep s = {fs, path, 1, 0};
+	struct sweep s = {fs, path, NULL, 1, 0};
 	struct gw_stat st;
 	int err = gw_fs_stat(fs, path, &st);
 
@@ -160,9 +171,19 @@ int gw_publish_remove(struct gw_fs *fs, const char *path)
 
 int gw_publish_sweep(struct gw_fs *fs, const char *dir)
 {
-	struct sweep s = {fs, dir, 0, 0};
+	struct sweep s = {fs, dir, NULL, 0, 0};
 	int err = gw_fs_list(fs, dir, sweep_entry, &s);
 
+	return err ? err : s.err;
+}
+
+int gw_publish_sweep_of(struct gw_fs *fs, const char *path)
+{
+	char *dir = gw_path_dir(path);
+	struct sweep s = {fs, dir, gw_path_base(path), 0, 0};
+	int err = dir ? gw_fs_list(fs, dir, sweep_entry, &s) : GW_ENOMEM;
+
+	free(dir);
 	return err ? err : s.err;
 }
 
@@ -208,6 +229,36 @@ int gw_publish_commit(struct gw_publish *p, struct gw_diag *why)
 	}
 	clear(p);
 	return 0;
+}
+
+int gw_publish_seal(struct gw_publish *p, char **temp, struct gw_diag *why)
+{
+	int err = gw_fs_sync(p->fs, p->file);
+
+	gw_fs_close(p->fs, p->file);
+	p->file = NULL;
+	if (!err)
+		err = sync_parent(p);
+	if (err) {
+		(void)gw_diag_set(why, err, "cannot write %s: %s", p->path, gw_err_text(err));
+		gw_publish_abort(p);
+		return err;
+	}
+	*temp = p->temp;
+	p->temp = NULL;
+	clear(p);
+	return 0;
+}
+
+int gw_publish_move(struct gw_fs *fs, const char *from, const char *to, struct gw_diag *why)
+{
+	int err = gw_fs_rename(fs, from, to);
+	char *dir = gw_path_dir(to);
+
+	if (!err)
+		err = dir ? gw_fs_sync_dir(fs, dir) : GW_ENOMEM;
+	free(dir);
+	return err && err != GW_ENOENT ? gw_diag_set(why, err, "cannot write %s: %s", to, gw_err_text(err)) : err;
 }
 
 int gw_publish_bytes(struct gw_fs *fs, const char *path, unsigned flags, const void *bytes, size_t n, struct gw_diag *why)

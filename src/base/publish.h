@@ -32,6 +32,13 @@ int gw_publish_commit(struct gw_publish *p, struct gw_diag *why);
 /* Removes the temporary; does nothing on an empty p. */
 void gw_publish_abort(struct gw_publish *p);
 
+/* For a file that shall appear later, together with others: makes it durable under its temporary path, which is the
+ * caller's then (malloced), to move or to remove. On error p is aborted; either way it is empty after. */
+int gw_publish_seal(struct gw_publish *p, char **temp, struct gw_diag *why);
+/* Puts a sealed file into its place, over what is there, durably. Both in one folder. GW_ENOENT where there is no
+ * `from` (any more). */
+int gw_publish_move(struct gw_fs *fs, const char *from, const char *to, struct gw_diag *why);
+
 /* Begin, write, commit in one. */
 int gw_publish_bytes(struct gw_fs *fs, const char *path, unsigned flags, const void *p, size_t n, struct gw_diag *why);
 
@@ -43,6 +50,9 @@ int gw_publish_sync_dir(struct gw_fs *fs, const char *dir, struct gw_diag *why);
 
 /* Removes temporaries of interrupted publications in `dir` (not recursive, folders one level deep). */
 int gw_publish_sweep(struct gw_fs *fs, const char *dir);
+
+/* The same for those of one path: what interrupted publications of it left beside it. */
+int gw_publish_sweep_of(struct gw_fs *fs, const char *path);
 
 /* Removes a file, or a folder and the files in it (subfolders one level deep); GW_ENOENT where there is none. What
  * is removed must not be wanted any more: this is not atomic. */

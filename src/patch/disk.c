@@ -76,26 +76,6 @@ static const struct gw_patch_file *single_file(const struct gw_patch *pt)
 	return only && only->kind == GW_PATCH_SHARD && !strcmp(only->name, GW_PATCH_SINGLE) ? only : NULL;
 }
 
-/* Reads back what was written, by name, and proves it. */
-static int prove(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool, const char *path,
-		 struct gw_disk_report *report, struct gw_diag *why)
-{
-	struct gw_checkpoint *c;
-	struct gw_match m;
-	int err = gw_checkpoint_open(&c, fs, path, why);
-
-	if (err)
-		return err;
-	err = gw_match_init(&m, c, pool, why);
-	if (!err) {
-		err = gw_match_result(&m, pt, why);
-		memcpy(report->to_print, m.model, sizeof m.model);
-		gw_match_free(&m);
-	}
-	gw_checkpoint_close(c);
-	return err;
-}
-
 static int prove_base(const struct gw_patch *pt, const struct gw_checkpoint *base, struct gw_pool *pool, struct gw_diag *why)
 {
 	struct gw_match m;
@@ -142,7 +122,7 @@ int gw_disk_apply(const struct gw_patch *pt, const struct gw_checkpoint *base, s
 		err = gw_checkpoint_check(base, why);
 	}
 	if (!err)
-		err = prove(pt, fs, pool, p.temp, report, why);
+		err = gw_match_path(pt, fs, pool, p.temp, report->to_print, why);
 	if (err)
 		goto err1;
 	return gw_publish_commit(&p, why);

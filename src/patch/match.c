@@ -294,3 +294,22 @@ int gw_match_result(const struct gw_match *m, const struct gw_patch *pt, struct 
 		err = match_file(m, &pt->files[i], 1, GW_EDIGEST, why);
 	return err ? err : match_model(m, pt->info.to_print, GW_EFINGERPRINT, "", why);
 }
+
+int gw_match_path(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool, const char *path, uint64_t model[2],
+		  struct gw_diag *why)
+{
+	struct gw_checkpoint *c;
+	struct gw_match m;
+	int err = gw_checkpoint_open(&c, fs, path, why);
+
+	if (err)
+		return err;
+	err = gw_match_init(&m, c, pool, why);
+	if (!err) {
+		err = gw_match_result(&m, pt, why);
+		memcpy(model, m.model, sizeof m.model);
+		gw_match_free(&m);
+	}
+	gw_checkpoint_close(c);
+	return err;
+}

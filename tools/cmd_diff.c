@@ -1,0 +1,56 @@
+#include "tools/cmd.h"
+
+#include "patch/diff.h"
+#include "tools/patch_report.h"
+
+static int report(struct args *a, const char *path)
+{
+	struct patch_file f;
+	int err = patch_file_open(&f, a->fs, path, &a->why), closed;
+
+	if (err)
+		return err;
+	if (arg_flag(a, "json"))
+		err = print_json(patch_json(f.pt), &a->why);
+	else
+		patch_summary(f.pt);
+	closed = patch_file_close(&f, path, &a->why);
+	return err ? err : closed;
+}
+
+static int run(struct args *a)
+{
+	struct gw_diff_options opt = {.replace = arg_flag(a, "force")};
+	struct gw_checkpoint *old = NULL, *new_ = NULL;
+	const char *out = arg_value(a, "o");
+	struct gw_pool *pool;
+	int nothing = arg_flag(a, "from-nothing"), err;
+
+	if (!out)
+		return gw_diag_set(&a->why, GW_EINVAL, "where shall the patch go? Give -o FILE");
+	if (a->count != (nothing ? 1 : 2))
+		return gw_diag_set(&a->why, GW_EINVAL, "%s", nothing ? "with --from-nothing only NEW is given" : "give OLD and NEW");
+	pool = cmd_pool(a, 0);
+	if (!pool)
+		return GW_ENOMEM;
+	err = nothing ? 0 : gw_checkpoint_open(&old, a->fs, a->pos[0], &a->why);
+	if (!err)
+		err = gw_checkpoint_open(&new_, a->fs, a->pos[nothing ? 0 : 1], &a->why);
+	if (!err)
+		err = gw_diff(old, new_, a->fs, pool, &opt, out, NULL, &a->why);
+	gw_checkpoint_close(old);
+	gw_checkpoint_close(new_);
+	return err ? err : report(a, out);
+}
+
+static const struct opt opts[] = {
+	{"o", "FILE", "the patch file to write"},
+	{"from-nothing", NULL, "no OLD: a patch that holds the whole of NEW"},
+	{"force", NULL, "replace FILE if it is there"},
+	{"json", NULL, "say what changed as one JSON document"},
+	{NULL, NULL, NULL},
+};
+
+const struct cmd cmd_diff = {
+	"diff", "OLD NEW", "make a patch file from two checkpoints (folders or .safetensors files)", 1, 2, opts, run,
+};
