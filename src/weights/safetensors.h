@@ -6,11 +6,11 @@
  * Read strictly, because peers send headers and folders come from anywhere: the JSON begins with '{' at
  * its first byte and is followed by spaces alone; no key twice, also inside a tensor's object; no unknown
  * field or dtype; integers are plain digits without leading zeros; strict UTF-8 and escapes; no NUL nor
- * other control character in a name; tensors in data order leave no hole, do not overlap, and end where the file ends. Elements may lie
- * at any alignment. BOOL bytes, NaN payloads and -0 are just bits.
+ * other control character in a name; tensors in data order leave no hole, do not overlap, and end where the
+ * file ends. Elements may lie at any alignment. BOOL bytes, NaN payloads and -0 are just bits.
  *
  * The header is parsed in place in two passes (count, then fill), without a tree: what is kept is at most
- * three times the header, whatever it says. A mapping that changes between the passes is an error.
+ * three times the header, whatever it says. Bytes that change between the passes never lead out of bounds.
  */
 #ifndef GW_WEIGHTS_SAFETENSORS_H
 #define GW_WEIGHTS_SAFETENSORS_H

@@ -41,7 +41,8 @@ def digest(folder: Path) -> str:
 
 
 def probed(folders: list[Path]) -> list[list[str]]:
-    out = subprocess.run([BUILD / "tests/probe/checkpoint", *folders], check=True, capture_output=True, text=True).stdout
+    command = [BUILD / "tests/probe/checkpoint", *folders]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [part.splitlines()[1:] for part in out.split("checkpoint ") if part]
 
 
@@ -75,14 +76,17 @@ def check_step(old: dict[str, Bits], new: dict[str, Bits], density: float) -> No
     ones, up = (distance == 1).mean(), (after > before)[changed].mean()
     assert 0.80 < ones < 0.96, f"{ones:.3f} of the changes are one ulp"
     assert 0.45 < up < 0.55, f"{up:.3f} of the changes go up"
-    check_law(np.abs(before) >> 7, changed)
+    if changed.sum() >= 10000:  # fewer tell nothing about single exponents
+        check_law(np.abs(before) >> 7, changed)
 
 
 def check_law(exponent: Bits, changed: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
     """Each exponent step down doubles the chance of a change, where it is not near one."""
     count = np.bincount(exponent)
     hits = np.bincount(exponent[changed], minlength=len(count))
-    pairs = [e for e in range(1, len(count)) if hits[e] >= 200 and hits[e - 1] >= 200 and hits[e - 1] < count[e - 1] / 8]
+    enough = [e for e in range(1, len(count)) if min(hits[e], hits[e - 1]) >= 200]
+    pairs = [e for e in enough if hits[e - 1] < count[e - 1] / 8]
+    assert len(pairs) >= 4, "too few exponents to tell"
     ratios = [(hits[e - 1] / count[e - 1]) / (hits[e] / count[e]) for e in pairs]
     assert all(1.6 < ratio < 2.5 for ratio in ratios), f"ratios between exponents: {ratios}"
 
