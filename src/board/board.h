@@ -50,12 +50,12 @@ struct gw_board;
 /* Zero in a field takes the value named. */
 struct gw_board_config {
 	uint64_t seed;
-	struct gw_bytes persisted;     /* the slot "board" as stored; empty on a fresh host. Copied. */
-	uint64_t freshness_floor_ns;   /* 24 h: how long expired a head may be for a host without counters */
-	uint64_t digest_interval_ns;   /* 10 s */
-	uint64_t ask_timeout_ns;       /* 2 s: then another link is asked for a manifest */
-	uint64_t stage_retry_ns;       /* 60 s */
-	uint32_t retain;               /* 64: versions behind the newest that are kept */
+	struct gw_bytes persisted;   /* the slot "board" as stored; empty on a fresh host. Copied. */
+	uint64_t freshness_floor_ns; /* 24 h: how long expired a head may be for a host without counters */
+	uint64_t digest_interval_ns; /* 10 s */
+	uint64_t ask_timeout_ns;     /* 2 s: then another link is asked for a manifest */
+	uint64_t stage_retry_ns;     /* 60 s */
+	uint32_t retain;	     /* 64: versions behind the newest that are kept */
 };
 
 /* GW_EMALFORMED with a message where the persisted slot is damaged: counters must not be lost silently. */
@@ -70,14 +70,14 @@ int gw_board_step(struct gw_board *b, const struct gw_event *ev, struct gw_actio
 
 struct gw_board_policy {
 	const char *policy;
-	const uint8_t *run;       /* 16 bytes */
+	const uint8_t *run;	    /* 16 bytes */
 	const struct gw_head *head; /* NULL while none is known */
-	int stale;                /* the head is expired, or there is none */
-	uint64_t served;          /* versions, or GW_BOARD_NO_VERSION */
-	uint64_t fetched;         /* the newest version for which a whole path is here */
-	uint32_t steps;           /* left on the path; 0 when there is none or nothing to do */
-	uint64_t path_bytes;      /* of the objects on it that are not whole */
-	int no_path;              /* the newest cannot be reached with the manifests known */
+	int stale;		    /* the head is expired, or there is none */
+	uint64_t served;	    /* versions, or GW_BOARD_NO_VERSION */
+	uint64_t fetched;	    /* the newest version for which a whole path is here */
+	uint32_t steps;		    /* left on the path; 0 when there is none or nothing to do */
+	uint64_t path_bytes;	    /* of the objects on it that are not whole */
+	int no_path;		    /* the newest cannot be reached with the manifests known */
 };
 
 size_t gw_board_policy_count(const struct gw_board *b);

@@ -62,14 +62,14 @@ enum gw_event_kind {
 	GW_EV_PIECE_OK,     /* object, piece: verified and durable enough to serve */
 	GW_EV_PIECE_BAD,    /* object, piece, host: digest wrong; host is who sent it */
 	GW_EV_OBJECT_FAILED,/* object, err: the disk refused; may be retried */
-	GW_EV_BLOCK_SENT,   /* host, object, piece, bytes: an earlier BLOCK_SEND left this host */
+	GW_EV_BLOCK_SENT,   /* host, object, piece, bytes: an earlier BLOCK_SEND left this host, or was given up (err) */
 	/* from trust and the publisher */
 	GW_EV_HEAD,         /* head: verified by a worker; counters not yet checked */
 	GW_EV_MANIFEST,     /* manifest: verified by a worker; host GW_HOST_SELF: its object is in this host's store
 	                     * (published here, or found at start), in whole or in part */
 	GW_EV_REFUSED,      /* host, err, key: what this host sent did not verify */
 	/* from the engine room */
-	GW_EV_SERVED,       /* run, version: the engines of this host now serve it */
+	GW_EV_SERVED,       /* run, version: the engines of this host now serve it; UINT64_MAX: nothing of that run */
 	GW_EV_STAGE_FAILED, /* object, err */
 	/* between board and swarm, by the action TELL */
 	GW_EV_WANT,         /* object, manifest, raw, key: fetch it, the larger key first; key 0: serve what is here */
