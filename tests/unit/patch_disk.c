@@ -1,0 +1,606 @@
+/* Diff and apply: any two checkpoints, byte for byte; wrong bases and damaged patches refused. */
+#include "patch/disk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../crash/crash_fs.h"
+#include "base/buf.h"
+#include "base/publish.h"
+#include "model.h"
+#include "patch/diff.h"
+#include "patch/inside.h"
+#include "patch_file.h"
+
+/* A pool that claims several workers and runs its tasks in an order of its own. */
+static int run_backwards(struct gw_pool *pool, size_t n, int (*task)(void *arg, size_t i, unsigned worker), void *arg)
+{
+	int err = 0;
+
+	for (size_t i = n; i-- > 0;) {
+		int e = task(arg, i, (unsigned)(i % pool->width));
+
+		err = e ? e : err;
+	}
+	return err;
+}
+
+struct world {
+	struct crash_fs *c;
+	struct gw_fs *fs;
+	struct gw_pool pool;
+	struct gw_rng rng;
+	struct gw_diag why;
+	struct gw_disk_report report;
+};
+
+static void world_init(struct world *w)
+{
+	memset(w, 0, sizeof *w);
+	w->c = crash_fs_new(test_seed());
+	w->fs = crash_fs_table(w->c);
+	w->pool = gw_pool_serial();
+	gw_rng_init(&w->rng, test_seed());
+}
+
+static void world_free(struct world *w)
+{
+	crash_fs_free(w->c);
+}
+
+/* old NULL: from nothing. */
+static int make_patch(struct world *w, const char *old, const char *new_, const char *path)
+{
+	struct gw_diff_options opt = {.replace = 1};
+	struct gw_checkpoint *a = NULL, *b;
+	int err;
+
+	w->why.text[0] = 0;
+	if (old)
+		ck_assert_int_eq(gw_checkpoint_open(&a, w->fs, old, &w->why), 0);
+	ck_assert_int_eq(gw_checkpoint_open(&b, w->fs, new_, &w->why), 0);
+	err = gw_diff(a, b, w->fs, &w->pool, &opt, path, NULL, &w->why);
+	gw_checkpoint_close(a);
+	gw_checkpoint_close(b);
+	return err;
+}
+
+static int apply_bytes(struct world *w, const uint8_t *p, size_t n, const char *base, const char *out)
+{
+	struct gw_checkpoint *c = NULL;
+	struct gw_patch *pt;
+	int err;
+
+	w->why.text[0] = 0;
+	err = gw_patch_open(&pt, p, n, &w->why);
+	if (err)
+		return err;
+	if (base)
+		ck_assert_int_eq(gw_checkpoint_open(&c, w->fs, base, &w->why), 0);
+	err = gw_disk_apply(pt, c, w->fs, &w->pool, out, &w->report, &w->why);
+	gw_checkpoint_close(c);
+	gw_patch_close(pt);
+	return err;
+}
+
+/* The file system keeps a short list of what is not synced: a power cut empties it. */
+static void settle(struct world *w)
+{
+	ck_assert_int_eq(gw_fs_sync_dir(w->fs, "/"), 0);
+	crash_fs_reboot(w->c, 1);
+}
+
+static int apply(struct world *w, const char *patch, const char *base, const char *out)
+{
+	size_t n;
+	uint8_t *p = read_whole(w->fs, patch, &n);
+	int err = apply_bytes(w, p, n, base, out);
+
+	free(p);
+	return err;
+}
+
+static int apply_in_place(struct world *w, const char *patch, const char *dir)
+{
+	struct gw_patch *pt;
+	size_t n;
+	uint8_t *p = read_whole(w->fs, patch, &n);
+	int err;
+
+	w->why.text[0] = 0;
+	ck_assert_int_eq(gw_patch_open(&pt, p, n, &w->why), 0);
+	err = gw_disk_apply_in_place(pt, w->fs, &w->pool, dir, &w->report, &w->why);
+	gw_patch_close(pt);
+	free(p);
+	return err;
+}
+
+#define OK(x) \
+	do { \
+		int err_ = (x); \
+		ck_assert_msg(!err_, "%s: %d %s", #x, err_, w.why.text); \
+	} while (0)
+
+/* Both ways, from nothing, and in place: all give b from a. */
+static void check_pair(const struct model *a, const struct model *b)
+{
+	struct world w;
+
+	world_init(&w);
+	model_write(a, w.fs, "/a");
+	model_write(b, w.fs, "/b");
+	OK(make_patch(&w, "/a", "/b", "/ab"));
+	OK(apply(&w, "/ab", "/a", "/b2"));
+	ck_assert(same_tree(w.fs, "/b", "/b2"));
+	OK(make_patch(&w, "/b", "/a", "/ba"));
+	OK(apply(&w, "/ba", "/b2", "/a2"));
+	ck_assert(same_tree(w.fs, "/a", "/a2"));
+	OK(apply_in_place(&w, "/ab", "/a2"));
+	ck_assert_int_eq(w.report.already, same_tree(w.fs, "/a", "/b"));
+	ck_assert(same_tree(w.fs, "/b", "/a2"));
+	OK(apply_in_place(&w, "/ab", "/a2"));
+	ck_assert(w.report.already);
+	OK(make_patch(&w, NULL, "/b", "/nb"));
+	OK(apply(&w, "/nb", NULL, "/b3"));
+	if (b->shard[0][0]) /* from nothing, a single file becomes a folder */
+		ck_assert(same_tree(w.fs, "/b", "/b3"));
+	world_free(&w);
+}
+
+static void two_shards(struct model *m, struct gw_rng *rng)
+{
+	static const uint64_t s1[] = {40, 30}, s2[] = {64}, big[] = {640, 1024};
+
+	(void)strcpy(m->shard[0], "model-00001-of-00002.safetensors");
+	(void)strcpy(m->shard[1], "model-00002-of-00002.safetensors");
+	(void)model_add(m, rng, 0, "model.embed_tokens.weight", GW_DT_BF16, 2, s1);
+	(void)model_add(m, rng, 0, "model.layers.0.mlp.down_proj.weight", GW_DT_BF16, 2, big);
+	(void)model_add(m, rng, 0, "model.layers.0.norm.weight", GW_DT_F32, 1, s2);
+	(void)model_add(m, rng, 1, "model.layers.0.mlp.up_proj.weight", GW_DT_BF16, 2, big);
+	(void)model_add(m, rng, 1, "scalar", GW_DT_F32, 0, NULL);
+	model_other(m, "config.json", "{\"hidden_size\": 30}\n");
+	model_other(m, "tokenizer.json", "{}");
+	model_other(m, GW_INDEX_NAME,
+		    "{\"metadata\": {}, \"weight_map\": {"
+		    "\"model.embed_tokens.weight\": \"model-00001-of-00002.safetensors\","
+		    "\"model.layers.0.mlp.down_proj.weight\": \"model-00001-of-00002.safetensors\"}}");
+}
+
+static const enum gw_dtype dtypes[] = {
+#define GW_DTYPE(name, number, bits, class) GW_DT_##name,
+#include "weights/dtype.def"
+#undef GW_DTYPE
+};
+enum { DTYPES = sizeof dtypes / sizeof dtypes[0] };
+
+/* Every dtype, in one checkpoint, from nothing changed to everything random; with empty and scalar ones. */
+START_TEST(every_dtype_and_density)
+{
+	static const uint64_t every[] = {UINT64_MAX, 1000, 50, 3, 1}, shape[] = {42, 50}, empty[] = {0, 7}, one[] = {1};
+	struct model a = {0}, b;
+	struct gw_rng rng;
+
+	gw_rng_init(&rng, test_seed() + (uint64_t)_i);
+	(void)strcpy(a.shard[0], "model.safetensors");
+	for (unsigned i = 0; i < DTYPES; i++) {
+		char name[32];
+
+		(void)snprintf(name, sizeof name, "t%02u", i);
+		(void)model_add(&a, &rng, 0, name, dtypes[i], 2, shape);
+	}
+	(void)model_add(&a, &rng, 0, "empty", GW_DT_BF16, 2, empty);
+	(void)model_add(&a, &rng, 0, "scalar", GW_DT_F64, 0, NULL);
+	(void)model_add(&a, &rng, 0, "one", GW_DT_BOOL, 1, one);
+	model_copy(&b, &a);
+	for (unsigned i = 0; i < b.n; i++)
+		model_change(&b.t[i], &rng, every[_i / 2], _i % 2 ? 16 : 1);
+	check_pair(&a, &b);
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
+/* Tensors that are cut along both axes, in rows and in columns, so that bands hold many tiles. */
+START_TEST(sliced_tensors)
+{
+	static const uint64_t shapes[][3] = {{640, 1024, 1}, {1024, 16, 40}, {17, 40000, 1}, {3, 300000, 1}, {600001, 1, 1}};
+	struct model a = {0}, b;
+	struct gw_rng rng;
+
+	gw_rng_init(&rng, test_seed());
+	(void)strcpy(a.shard[0], "model.safetensors");
+	for (unsigned i = 0; i < 5; i++) {
+		static const char *const names[] = {"q_proj.weight", "o_proj.weight", "down_proj.weight", "up_proj.weight", "x"};
+		char name[40];
+
+		(void)snprintf(name, sizeof name, "model.layers.%u.%s", i, names[i]);
+		(void)model_add(&a, &rng, 0, name, i == 3 ? GW_DT_F8_E4M3 : GW_DT_BF16, i == 1 ? 3 : 2, shapes[i]);
+	}
+	model_copy(&b, &a);
+	for (unsigned i = 0; i < b.n; i++)
+		model_change(&b.t[i], &rng, i ? 300 : 1, i ? 1 : 16);
+	check_pair(&a, &b);
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
+/* Tensors appear, vanish, change shape and dtype, and move between shards; files appear, change and vanish; a shard
+ * carries tensors that nobody is served from it, changed and unchanged. */
+START_TEST(everything_moves)
+{
+	static const uint64_t s1[] = {30, 40}, s2[] = {9}, s3[] = {50};
+	struct model a = {0}, b = {0};
+	struct gw_rng rng;
+
+	gw_rng_init(&rng, test_seed());
+	two_shards(&a, &rng);
+	model_copy(&b, &a);
+	model_change(&b.t[1], &rng, 200, 1);
+	model_change(&b.t[2], &rng, 5, 1); /* carried: the index does not serve it */
+	check_pair(&a, &b);
+	b.t[0].shard = 1;                  /* moved */
+	(void)strcpy(b.t[3].name, "model.layers.1.mlp.up_proj.weight"); /* gone, and new */
+	memcpy(b.t[0].shape, s1, sizeof s1); /* reshaped */
+	(void)model_add(&b, &rng, 0, "new", GW_DT_U8, 1, s2);
+	(void)model_add(&b, &rng, 0, "new.carried", GW_DT_I64, 1, s3);
+	(void)strcpy(b.other[0].text, "{\"hidden_size\": 40}\n");
+	(void)strcpy(b.other[1].name, "tokenizer.model");
+	(void)strcpy(b.other[2].text, "{\"metadata\": {}, \"weight_map\": {"
+				      "\"model.embed_tokens.weight\": \"model-00002-of-00002.safetensors\","
+				      "\"new\": \"model-00001-of-00002.safetensors\","
+				      "\"scalar\": \"model-00002-of-00002.safetensors\"}}");
+	check_pair(&a, &b);
+	b.others = 0; /* without an index, all are served */
+	check_pair(&a, &b);
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
+START_TEST(single_files)
+{
+	static const uint64_t s1[] = {40, 30}, s2[] = {7};
+	struct model a = {0}, b;
+	struct gw_rng rng;
+
+	gw_rng_init(&rng, test_seed());
+	(void)model_add(&a, &rng, 0, "w", GW_DT_BF16, 2, s1);
+	model_copy(&b, &a);
+	model_change(&b.t[0], &rng, 10, 1);
+	check_pair(&a, &b);
+	(void)model_add(&b, &rng, 0, "x", GW_DT_BF16, 1, s2); /* another header: replaced by rename */
+	check_pair(&a, &b);
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
+/* The same bytes for any pool; and never much longer than the new files. */
+START_TEST(same_bytes_for_any_pool)
+{
+	struct gw_pool backwards = {NULL, 5, run_backwards};
+	struct model a = {0}, b;
+	struct world w;
+	uint8_t *p[2];
+	size_t n[2];
+
+	world_init(&w);
+	two_shards(&a, &w.rng);
+	model_copy(&b, &a);
+	model_change(&b.t[1], &w.rng, 100, 2);
+	model_change(&b.t[0], &w.rng, 1, 16);
+	model_write(&a, w.fs, "/a");
+	model_write(&b, w.fs, "/b");
+	for (int i = 0; i < 2; i++) {
+		w.pool = i ? backwards : gw_pool_serial();
+		OK(make_patch(&w, "/a", "/b", "/p"));
+		p[i] = read_whole(w.fs, "/p", &n[i]);
+	}
+	ck_assert_uint_eq(n[0], n[1]);
+	ck_assert_mem_eq(p[0], p[1], n[0]);
+	OK(apply(&w, "/p", "/a", "/b2"));
+	ck_assert(same_tree(w.fs, "/b", "/b2"));
+	free(p[0]);
+	free(p[1]);
+	world_free(&w);
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
+START_TEST(never_much_longer_than_the_new_bytes)
+{
+	static const uint64_t small[] = {3}, big[] = {700, 900};
+	struct model a = {0}, b;
+	struct world w;
+	uint64_t raw = 0;
+
+	world_init(&w);
+	(void)strcpy(a.shard[0], "model.safetensors");
+	for (unsigned i = 0; i < 40; i++) {
+		char name[16];
+
+		(void)snprintf(name, sizeof name, "s%u", i);
+		(void)model_add(&a, &w.rng, 0, name, dtypes[i % (DTYPES - 1)], 1, small);
+	}
+	(void)model_add(&a, &w.rng, 0, "big", GW_DT_BF16, 2, big);
+	(void)model_add(&a, &w.rng, 0, "big8", GW_DT_U8, 2, big);
+	model_copy(&b, &a);
+	for (unsigned i = 0; i < b.n; i++)
+		model_change(&b.t[i], &w.rng, 1, 16);
+	model_write(&a, w.fs, "/a");
+	model_write(&b, w.fs, "/b");
+	for (int i = 0; i < 2; i++) {
+		size_t n, new_n;
+
+		OK(make_patch(&w, i ? NULL : "/a", "/b", "/p"));
+		free(read_whole(w.fs, "/p", &n));
+		free(read_whole(w.fs, "/b/model.safetensors", &new_n));
+		raw = new_n;
+		ck_assert_uint_le(n, raw + raw / 200 + 4096);
+	}
+	world_free(&w);
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
+/* A wrong base is refused by the name of what differs, and nothing appears. */
+START_TEST(wrong_bases_are_refused_by_name)
+{
+	struct model a = {0}, b, c;
+	struct gw_stat st;
+	struct world w;
+	size_t n;
+	uint8_t *p;
+
+	world_init(&w);
+	two_shards(&a, &w.rng);
+	model_copy(&b, &a);
+	model_change(&b.t[1], &w.rng, 100, 1);
+	model_write(&a, w.fs, "/a");
+	model_write(&b, w.fs, "/b");
+	OK(make_patch(&w, "/a", "/b", "/p"));
+	for (int i = 0; i < 6; i++) {
+		static const char *const says[] = {"down_proj", "another tensor", "norm", "tokenizer.json", "tokenizer.json",
+						   "needs the base"};
+
+		model_copy(&c, &a);
+		if (i == 0)
+			c.t[1].p[77777] ^= 64; /* a tensor that the patch changes */
+		if (i == 1)
+			c.t[0].p[7] ^= 1; /* one that it does not */
+		if (i == 2)
+			c.t[2].p[5] ^= 1; /* carried */
+		if (i == 3)
+			c.other[1].text[0] = '['; /* another file */
+		if (i == 4)
+			(void)strcpy(c.other[1].name, "tokenizer.txt");
+		model_write(&c, w.fs, "/c");
+		ck_assert_int_eq(apply(&w, "/p", i < 5 ? "/c" : NULL, "/out"), i < 5 ? GW_EBASE : GW_EINVAL);
+		ck_assert_msg(strstr(w.why.text, says[i]) != NULL, "%s", w.why.text);
+		ck_assert_int_eq(gw_fs_stat(w.fs, "/out", &st), GW_ENOENT);
+		if (i < 5) {
+			ck_assert_int_eq(apply_in_place(&w, "/p", "/c"), GW_EBASE);
+			model_write(&c, w.fs, "/c2");
+			ck_assert(same_tree(w.fs, "/c", "/c2"));
+			ck_assert_int_eq(gw_publish_remove(w.fs, "/c2"), 0);
+		}
+		ck_assert_int_eq(gw_publish_remove(w.fs, "/c"), 0);
+		model_free(&c);
+	}
+	/* An output that is there stays as it is; an anchor takes no base. */
+	ck_assert_int_eq(apply(&w, "/p", "/a", "/b"), GW_EEXIST);
+	OK(make_patch(&w, NULL, "/b", "/nb"));
+	ck_assert_int_eq(apply(&w, "/nb", "/a", "/out"), GW_EINVAL);
+	ck_assert_int_eq(apply_in_place(&w, "/nb", "/a"), GW_EINVAL);
+	OK(apply_in_place(&w, "/nb", "/b"));
+	ck_assert(w.report.already);
+	p = read_whole(w.fs, "/p", &n);
+	p[8]++; /* version */
+	ck_assert_int_eq(apply_bytes(&w, p, n, "/a", "/out"), GW_EVERSION);
+	free(p);
+	world_free(&w);
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
+/* A patch with something of everything, as small as it goes. */
+static void small_pair(struct model *a, struct model *b, struct gw_rng *rng)
+{
+	static const uint64_t s1[] = {8, 16}, s2[] = {5}, s3[] = {200};
+
+	(void)strcpy(a->shard[0], "model.safetensors");
+	(void)model_add(a, rng, 0, "changed", GW_DT_BF16, 2, s1);
+	(void)model_add(a, rng, 0, "random", GW_DT_F8_E4M3, 2, s1);
+	(void)model_add(a, rng, 0, "removed", GW_DT_I32, 1, s2);
+	model_other(a, "config.json", "{}");
+	model_other(a, "gone.txt", "x");
+	model_copy(b, a);
+	model_change(&b->t[0], rng, 6, 2);
+	model_change(&b->t[1], rng, 1, 16);
+	(void)strcpy(b->t[2].name, "whole");
+	memset(model_add(b, rng, 0, "zeros", GW_DT_F32, 1, s3)->p, 0, 800);
+	(void)strcpy(b->other[1].name, "fresh.txt");
+}
+
+/* Decodes all of a patch: tiles against the base tensors, blobs. */
+static int keep_nothing(void *ctx, uint64_t at, const void *p, size_t n)
+{
+	(void)ctx;
+	(void)at;
+	(void)p;
+	(void)n;
+	return 0;
+}
+
+static int decode_all(const struct gw_patch *pt, const struct model *base, struct gw_tile_decoder *d)
+{
+	struct gw_patch_info info;
+	int err = 0;
+
+	gw_patch_info(pt, &info);
+	for (uint32_t i = 0; !err && i < info.tensors; i++) {
+		const struct gw_patch_tensor *t = gw_patch_tensor(pt, i);
+		const uint8_t *old = NULL;
+
+		for (unsigned k = 0; k < base->n; k++)
+			if (!strcmp(base->t[k].name, t->name) && base->t[k].bytes == t->bytes)
+				old = base->t[k].p;
+		for (uint32_t k = 0; !err && old && k < t->tiles; k++) {
+			struct gw_tile_changes c;
+
+			err = gw_tile_decode(d, pt, t, k, old, &c);
+		}
+		if (!err && t->kind == GW_TENSOR_WHOLE)
+			err = gw_patch_whole(pt, t, keep_nothing, NULL, NULL);
+	}
+	for (uint32_t i = 0; !err && i < info.files; i++) {
+		const struct gw_patch_file *f = gw_patch_file(pt, i);
+
+		if (f->fresh)
+			err = gw_patch_blob(pt, &f->blob, keep_nothing, NULL, NULL);
+	}
+	return err;
+}
+
+START_TEST(any_cut_and_any_flipped_bit_is_an_error)
+{
+	struct gw_tile_decoder *d;
+	struct model a = {0}, b = {0};
+	struct gw_patch *pt;
+	struct world w;
+	uint8_t *p;
+	size_t n;
+
+	world_init(&w);
+	small_pair(&a, &b, &w.rng);
+	model_write(&a, w.fs, "/a");
+	model_write(&b, w.fs, "/b");
+	OK(make_patch(&w, "/a", "/b", "/p"));
+	OK(apply(&w, "/p", "/a", "/b2"));
+	ck_assert(same_tree(w.fs, "/b", "/b2"));
+	p = read_whole(w.fs, "/p", &n);
+	ck_assert_uint_lt(n, 4096);
+	ck_assert_int_eq(gw_tile_decoder_new(&d), 0);
+	for (size_t cut = 0; cut < n; cut++) {
+		uint8_t *exact = malloc(cut + !cut); /* so that a sanitizer sees the end */
+
+		memcpy(exact, p, cut);
+		w.why.text[0] = 0;
+		ck_assert_int_ne(gw_patch_open(&pt, exact, cut, &w.why), 0);
+		ck_assert(w.why.text[0]);
+		free(exact);
+	}
+	for (size_t bit = 0; bit < 8 * n; bit++) {
+		int err;
+
+		p[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		err = gw_patch_open(&pt, p, n, NULL);
+		if (!err) {
+			err = decode_all(pt, &a, d);
+			gw_patch_close(pt);
+		}
+		ck_assert_msg(err, "bit %zu of byte %zu", bit % 8, bit / 8);
+		p[bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+	/* Applying refuses too, by name, and leaves nothing. */
+	for (size_t at = 0; at < n; at += 7) {
+		struct gw_stat st;
+
+		p[at] ^= 4;
+		ck_assert_int_ne(apply_bytes(&w, p, n, "/a", "/out"), 0);
+		ck_assert_msg(strstr(w.why.text, "patch file") || strstr(w.why.text, "other bytes"), "%s", w.why.text);
+		ck_assert_int_eq(gw_fs_stat(w.fs, "/out", &st), GW_ENOENT);
+		settle(&w);
+		p[at] ^= 4;
+	}
+	OK(apply_bytes(&w, p, n, "/a", "/out"));
+	free(p);
+	gw_tile_decoder_free(d);
+	world_free(&w);
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
+/* Damages the tables and seals them again. */
+static void forge(uint8_t *forged, const uint8_t *p, size_t n, struct gw_rng *rng)
+{
+	uint64_t tables_at = gw_le64(p + 32);
+	struct gw_hash h;
+
+	memcpy(forged, p, n);
+	for (uint64_t k = gw_rng_below(rng, 3) + 1; k-- > 0;) {
+		uint64_t at = gw_rng_below(rng, GW_PATCH_DIGESTED + n - tables_at);
+
+		at = at < GW_PATCH_DIGESTED ? at : tables_at + at - GW_PATCH_DIGESTED;
+		forged[at] = (uint8_t)(gw_rng_below(rng, 2) ? gw_rng_u64(rng) : gw_rng_below(rng, 2) ? 255 : 0);
+	}
+	gw_hash_begin(&h);
+	gw_hash_add(&h, forged, GW_PATCH_DIGESTED);
+	gw_hash_add(&h, forged + tables_at, n - tables_at);
+	gw_hash_end(&h, forged + GW_PATCH_DIGESTED);
+}
+
+/* Never a crash or a large allocation. A forger can rename files (against him stands the manifest's signature), but what
+ * applies has the right bits. */
+START_TEST(forged_tables_never_apply_wrongly)
+{
+	struct model a = {0}, b = {0};
+	int applied = 0;
+	struct gw_rng rng;
+
+	gw_rng_init(&rng, test_seed() + (uint64_t)_i);
+	small_pair(&a, &b, &rng);
+	for (int round = 0; round < 40; round++) {
+		uint8_t *p, *forged;
+		struct gw_stat st;
+		struct world w;
+		size_t n;
+
+		world_init(&w);
+		model_write(&a, w.fs, "/a");
+		model_write(&b, w.fs, "/b");
+		OK(make_patch(&w, "/a", "/b", "/p"));
+		p = read_whole(w.fs, "/p", &n);
+		forged = malloc(n);
+		for (int k = 0; k < 20; k++) {
+			forge(forged, p, n, &rng);
+			settle(&w);
+			if (apply_bytes(&w, forged, n, "/a", "/out"))
+				continue;
+			applied++;
+			if (!gw_fs_stat(w.fs, "/out/model.safetensors", &st))
+				ck_assert(same_tree(w.fs, "/b/model.safetensors", "/out/model.safetensors"));
+			ck_assert_int_eq(gw_publish_remove(w.fs, "/out"), 0);
+		}
+		free(p);
+		free(forged);
+		world_free(&w);
+	}
+	ck_assert_int_lt(applied, 400);
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
+TCase *patch_disk_case(void)
+{
+	TCase *t = tcase_create("disk");
+
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, every_dtype_and_density, 0, 10);
+	tcase_add_test(t, sliced_tensors);
+	tcase_add_test(t, everything_moves);
+	tcase_add_test(t, single_files);
+	tcase_add_test(t, same_bytes_for_any_pool);
+	tcase_add_test(t, never_much_longer_than_the_new_bytes);
+	tcase_add_test(t, wrong_bases_are_refused_by_name);
+	tcase_add_test(t, any_cut_and_any_flipped_bit_is_an_error);
+	tcase_add_loop_test(t, forged_tables_never_apply_wrongly, 0, 3);
+	return t;
+}
