@@ -1,4 +1,4 @@
-/* Checks signed records offline, from a root record alone. */
+/* Checks signed records, and checkpoints against them, offline: from a root record alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 static const struct opt opts[] = {
 	{"root", "FILE", "the root record to believe (needed)"},
 	{"pin", "HEX", "the digest that this root record must have"},
-	{"manifest", "FILE", "what a tensor table must agree with"},
+	{"manifest", "FILE", "what a checkpoint folder, or a tensor table, must agree with"},
+	{"table", "FILE", "tensor table of that manifest, or the whole object: names the tensor at fault"},
 	{"json", NULL, "print a JSON document"},
 	{NULL, NULL, NULL},
 };
@@ -182,12 +183,27 @@ static int verify_bytes(struct verify *v, const char *path, const uint8_t *p, si
 
 /* --- the verb --- */
 
+static int is_checkpoint(struct verify *v, const char *path)
+{
+	size_t n = strlen(path);
+	struct gw_stat st;
+
+	if (n > 12 && !strcmp(path + n - 12, ".safetensors"))
+		return 1;
+	/* stat does not follow links; a link to a folder is opened as one. */
+	return !gw_fs_stat(v->a->fs, path, &st) && (st.type == GW_FILE_DIR || st.type == GW_FILE_LINK);
+}
+
 static int verify_one(struct verify *v, const char *path)
 {
 	uint8_t *p = NULL;
 	size_t n = 0;
 	int err;
 
+	if (is_checkpoint(v, path)) {
+		err = verify_checkpoint(v, path);
+		return err ? gw_diag_wrap(&v->a->why, err, "%s", path) : 0;
+	}
 	err = record_read(v->a, path, TABLE_FILE_MAX, &p, &n);
 	if (err)
 		return err;
@@ -260,5 +276,5 @@ static int run(struct args *a)
 }
 
 const struct cmd cmd_verify = {
-	"verify", "FILE…", "checks signed records, offline", 1, 0, opts, run,
+	"verify", "FILE…|DIR…", "checks signed records, or checkpoints against a signed manifest, offline", 1, 0, opts, run,
 };

@@ -22,4 +22,7 @@ int verify_need_manifest(struct verify *v, const char *what);
 /* The table of v->manifest, which must stand at the start of p. */
 int verify_open_table(struct verify *v, const uint8_t *p, size_t n, struct gw_tensor_table *t);
 
+/* A folder or .safetensors file against v->manifest. */
+int verify_checkpoint(struct verify *v, const char *path);
+
 #endif

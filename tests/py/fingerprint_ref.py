@@ -118,4 +118,5 @@ def main() -> None:
     print(f"fingerprints: {in_page} worked values and {in_facts} random ones agree")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,7 @@ import time
 from typing import Any, Dict, List, Tuple
 
 sys.path.insert(0, os.path.dirname(__file__))
+import fingerprint_ref as prints  # noqa: E402
 import trust_ref as ref  # noqa: E402
 
 GODWIT, TOP = sys.argv[1], sys.argv[2]
@@ -143,7 +144,7 @@ def check_mesh(d: str, curve: str) -> bytes:
 
 def check_verify(d: str, release: bytes) -> None:
     root, now = f"{d}/mesh/root.v1", time.time_ns()
-    table = tensor_table([("a", 11, [2, 3], (1, 2)), ("b", 11, [], (3, 4))])
+    table = tensor_table([("a", 12, [2, 3], (1, 2)), ("b", 15, [], (3, 4))])
     m = manifest(release, 3, (5, 6), table, now)
     files = {
         "m": m,
@@ -186,10 +187,64 @@ def check_verify(d: str, release: bytes) -> None:
     assert failed["ok"] is False and "root record" in failed["error"]
 
 
+Tensors = List[Tuple[str, str, int, List[int], bytes]]  # name, dtype, its number, shape, bytes
+
+
+def checkpoint(path: str, tensors: Tensors) -> str:
+    header: Dict[str, Any] = {}
+    data = b""
+    for text, dtype, _, shape, raw in tensors:
+        header[text] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    os.makedirs(path)
+    put(f"{path}/model.safetensors", le(8, len(text)) + text + data)
+    put(f"{path}/config.json", b"{}")
+    return path
+
+
+def check_checkpoints(d: str, release: bytes) -> None:
+    root = f"{d}/mesh/root.v1"
+    tensors: Tensors = [
+        ("a", "BF16", 12, [2, 3], bytes(range(12))),
+        ("a.b", "F32", 15, [], b"\1\2\3\4"),
+        ("b", "I64", 18, [2], bytes(range(100, 116))),
+    ]
+    rows, model = [], (0, 0)
+    for text, dtype, number, shape, raw in tensors:
+        lanes = prints.fingerprint({12: 2, 15: 4, 18: 8}[number], 0, raw)
+        rows.append((text, number, shape, lanes))
+        model = prints.add(model, prints.words(text, dtype, shape, lanes))
+    table = tensor_table(rows)
+    m = put(f"{d}/cm", manifest(release, 7, model, table, time.time_ns()))
+    t = put(f"{d}/ct", table + b"the payload, which is not looked at")
+    right = checkpoint(f"{d}/right", tensors)
+    both = ["verify", "--root", root, "--manifest", m]
+    said = json.loads(good(*both, "--table", t, "--json", right, f"{right}/model.safetensors"))
+    assert [(r["kind"], r["version"]) for r in said["records"]] == [("checkpoint", 7)] * 2
+    assert said["records"][0]["fingerprint"] == prints.text(model)
+    good(*both, right)
+    os.symlink(right, f"{d}/link")
+    good(*both, f"{d}/link")
+    refused(2, "--manifest", "verify", "--root", root, right)
+    put(f"{d}/ct-bad", table[:-1] + b"\0")
+    refused(6, "tensor table", *both, "--table", f"{d}/ct-bad", right)
+    refused(1, "tensor table", *both, "--table", put(f"{d}/ct-cut", table[:-1]), right)
+    # One bit of one tensor; another dtype; one missing; one more, which only the whole model's fingerprint shows.
+    flipped = [(n, dt, k, s, raw[:-1] + bytes([raw[-1] ^ 128]) if n == "a.b" else raw) for n, dt, k, s, raw in tensors]
+    wrong = [("flip", flipped, "a.b"), ("type", [("a", "F16", *tensors[0][2:])] + tensors[1:], "tensor a "),
+             ("less", tensors[:1] + tensors[2:], "a.b"), ("more", tensors + [("c", "U8", 2, [1], b"x")], "version 7")]
+    for which, content, named in wrong:
+        path = checkpoint(f"{d}/{which}", content)
+        refused(6, named, *both, "--table", t, path)
+        refused(6, "version 7", *both, path)
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory() as d:
         release = check_mesh(d, check_keys(d))
         check_verify(d, release)
+        check_checkpoints(d, release)
     print("keygen, mesh init, mesh invite and verify agree with the second reader")
     return 0
 

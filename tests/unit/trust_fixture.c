@@ -84,9 +84,9 @@ static void make_roots(struct fixture *f)
 static void make_table(struct fixture *f)
 {
 	static const struct gw_tensor_row rows[] = {
-		{"model.embed.weight", 18, 11, 2, 0, {32000, 64}, {1, 2}},
-		{"model.norm.weight", 17, 11, 1, 0, {64}, {0x1122334455667788, 3}},
-		{"model.scale", 11, 11, 0, 0, {0}, {4, 5}},
+		{"model.embed.weight", 18, 12, 2, 0, {32000, 64}, {1, 2}},
+		{"model.norm.weight", 17, 12, 1, 0, {64}, {0x1122334455667788, 3}},
+		{"model.scale", 11, 12, 0, 0, {0}, {4, 5}},
 	};
 	struct gw_wr w;
 	int err = 0;
