@@ -15,7 +15,7 @@
 /* --- mesh init --- */
 
 static const struct opt init_opts[] = {
-	{"policy", "NAME", "the policy whose manifests and heads the release key will sign"},
+	{"policy", "NAME,…", "the policies whose manifests and heads the release key will sign"},
 	{"keys", "N", "how many root keys (default: 3)"},
 	{"threshold", "K", "how many of them must sign a root record (default: 2, or N where that is 1)"},
 	{"root-ttl", "TIME", "until the root record must be renewed (default: 365d)"},
@@ -26,25 +26,42 @@ static const struct opt init_opts[] = {
 };
 
 struct init {
-	const char *policy;
+	char policy[GW_POLICY_NAME_MAX + 1]; /* the first one: it names the key file */
 	uint64_t keys, threshold, root_ttl, release_ttl, admission_ttl;
 	struct gw_key root[GW_ROOT_KEYS_MAX], release, admission;
 	struct gw_root record;
 };
 
+/* NAME,NAME…: each becomes a release entry of the record, whose key is filled in later. */
+static int init_policies(struct args *a, struct init *in)
+{
+	const char *text = arg_value(a, "policy");
+	struct gw_root *r = &in->record;
+
+	do {
+		size_t n = text ? strcspn(text, ",") : 0;
+
+		if (!gw_name_ok(text, n, GW_POLICY_NAME_MAX))
+			return gw_diag_set(&a->why, GW_EINVAL, "--policy NAME is needed, or several with commas between them: each 1 to "
+					   "%d letters, digits, '.', '_', '-', the first a letter or digit", GW_POLICY_NAME_MAX);
+		if (r->release_count == GW_ROOT_RELEASES_MAX)
+			return gw_diag_set(&a->why, GW_EINVAL, "--policy: at most %d", GW_ROOT_RELEASES_MAX);
+		(void)snprintf(r->releases[r->release_count++].policy, sizeof r->releases[0].policy, "%.*s", (int)n, text);
+		text += n;
+	} while (*text++ == ',');
+	(void)snprintf(in->policy, sizeof in->policy, "%s", r->releases[0].policy);
+	return 0;
+}
+
 static int init_args(struct args *a, struct init *in)
 {
-	int err;
+	int err = init_policies(a, in);
 
-	in->policy = arg_value(a, "policy");
 	in->keys = 3;
 	in->root_ttl = in->admission_ttl = 365 * DAY_NS;
 	in->release_ttl = 90 * DAY_NS;
-	if (!in->policy || !gw_name_ok(in->policy, strlen(in->policy), GW_POLICY_NAME_MAX))
-		return gw_diag_set(&a->why, GW_EINVAL,
-				   "--policy NAME is needed: 1 to %d letters, digits, '.', '_', '-', the first a letter or digit",
-				   GW_POLICY_NAME_MAX);
-	err = arg_u64(a, "keys", 1, GW_ROOT_KEYS_MAX, &in->keys);
+	if (!err)
+		err = arg_u64(a, "keys", 1, GW_ROOT_KEYS_MAX, &in->keys);
 	in->threshold = in->keys > 1 ? 2 : 1;
 	if (!err)
 		err = arg_u64(a, "threshold", 1, in->keys, &in->threshold);
@@ -78,14 +95,16 @@ static void init_record(struct init *in)
 	r->key_count = (uint32_t)in->keys;
 	for (uint64_t i = 0; i < in->keys; i++)
 		memcpy(r->keys[i], in->root[i].pk, 32);
-	r->release_count = r->admission_count = 1;
-	(void)snprintf(r->releases[0].policy, sizeof r->releases[0].policy, "%s", in->policy);
-	memcpy(r->releases[0].pk, in->release.pk, 32);
+	r->admission_count = 1;
 	memcpy(r->admissions[0].pk, in->admission.pk, 32);
 	/* Clocks of other hosts may be a little behind this one's. */
-	r->releases[0].from_ns = r->admissions[0].from_ns = now - 300 * 1000000000ull;
-	r->releases[0].until_ns = now + in->release_ttl;
+	r->admissions[0].from_ns = now - 300 * 1000000000ull;
 	r->admissions[0].until_ns = now + in->admission_ttl;
+	for (uint32_t i = 0; i < r->release_count; i++) {
+		memcpy(r->releases[i].pk, in->release.pk, 32);
+		r->releases[i].from_ns = r->admissions[0].from_ns;
+		r->releases[i].until_ns = now + in->release_ttl;
+	}
 }
 
 /* Signed by the first k keys: all lie here at this moment. */
@@ -144,8 +163,8 @@ static int init_print(struct args *a, const struct init *in, const char *dir)
 	(void)gw_hex(id, in->record.id.b, 32);
 	(void)snprintf(release, sizeof release, "release-%s.key", in->policy);
 	if (arg_flag(a, "json"))
-		return print_json(json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "dir", dir, "policy", in->policy, "root", id, "keys",
-					    json_u64(in->keys), "threshold", json_u64(in->threshold), "expires_ns",
+		return print_json(json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "dir", dir, "policy", arg_value(a, "policy"), "root", id,
+					    "keys", json_u64(in->keys), "threshold", json_u64(in->threshold), "expires_ns",
 					    json_u64(in->record.expires_ns)),
 				  &a->why);
 	(void)printf("%s holds a new mesh for policy %s; root %s\n"
@@ -153,7 +172,7 @@ static int init_print(struct args *a, const struct init *in, const char *dir)
 		     "  root-*.key         %llu root keys, %llu must sign the next record: take them offline, apart from each other\n"
 		     "  %-18s goes to the trainer host (publish.release_key)\n"
 		     "  admission.key      stays where hosts are invited: godwit mesh invite --dir %s\n",
-		     dir, in->policy, id, (unsigned long long)in->keys, (unsigned long long)in->threshold, release, dir);
+		     dir, arg_value(a, "policy"), id, (unsigned long long)in->keys, (unsigned long long)in->threshold, release, dir);
 	return 0;
 }
 

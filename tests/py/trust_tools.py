@@ -120,8 +120,13 @@ def check_mesh(d: str, curve: str) -> bytes:
     refused(1, "mesh", "mesh", "init", f"{d}/mesh", "--policy", "demo")
     refused(2, "--policy", "mesh", "init", f"{d}/other")
     refused(2, "--policy", "mesh", "init", f"{d}/other", "--policy", "a/b")
+    refused(2, "--policy", "mesh", "init", f"{d}/other", "--policy", "a,")
+    refused(2, "twice", "mesh", "init", f"{d}/other", "--policy", "a,a")
     refused(2, "--threshold", "mesh", "init", f"{d}/other", "--policy", "demo", "--threshold", "4")
     assert not os.path.exists(f"{d}/other")
+    good("mesh", "init", f"{d}/several", "--policy", "demo,big")
+    several = ref.read_root(open(f"{d}/several/root.v1", "rb").read())
+    assert [r[0] for r in several["releases"]] == ["demo", "big"] and several["releases"][0][1] == several["releases"][1][1]
 
     token_args = ["mesh", "invite", "--dir", f"{d}/mesh", "--bootstrap", f"10.0.0.1:7401={curve},[fd00::1]:7401={curve}"]
     out_text = good(*token_args, "--region", "eu", "--roles", "island,relay", "--ttl", "10m", "-o", f"{d}/token")
