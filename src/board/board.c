@@ -98,7 +98,7 @@ int gw_board_link_knows(const struct link *l, const struct gw_digest *id)
 	size_t i;
 
 	for (i = 0; i < LINK_IDS; i++)
-		if (memcmp(&l->known[i], id, sizeof *id) == 0)
+		if (gw_digest_equal(&l->known[i], id))
 			return 1;
 	return 0;
 }
@@ -174,7 +174,7 @@ static int is_verifying(const struct gw_board *b, const struct gw_digest *id)
 	size_t i;
 
 	for (i = 0; i < GW_BOARD_VERIFY_MAX; i++)
-		if (b->verifying[i].key && memcmp(&b->verifying[i].id, id, sizeof *id) == 0)
+		if (b->verifying[i].key && gw_digest_equal(&b->verifying[i].id, id))
 			return 1;
 	return 0;
 }
@@ -399,7 +399,7 @@ static void on_stage_failed(struct gw_board *b, const struct gw_event *ev)
 	e->failed_until_ns = b->now + b->cfg.stage_retry_ns;
 	gw_board_log(b, GW_LOG_WARN, GW_HOST_SELF, "a step could not be staged: looking for another way");
 	for (i = 0; i < b->policy_count; i++)
-		if (memcmp(&b->policies[i]->path_told, &ev->object, sizeof ev->object) == 0)
+		if (gw_digest_equal(&b->policies[i]->path_told, &ev->object))
 			memset(&b->policies[i]->path_told, 0, sizeof b->policies[i]->path_told);
 	b->reconsider = 1;
 }

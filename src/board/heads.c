@@ -31,7 +31,7 @@ struct policy *gw_board_policy_of_head(const struct gw_board *b, const struct gw
 	size_t i;
 
 	for (i = 0; i < b->policy_count; i++)
-		if (b->policies[i]->head && memcmp(&b->policies[i]->head->id, id, sizeof *id) == 0)
+		if (b->policies[i]->head && gw_digest_equal(&b->policies[i]->head->id, id))
 			return b->policies[i];
 	return NULL;
 }

@@ -16,6 +16,7 @@
 
 enum {
 	LINK_IDS = 8,
+	LINK_OWED = 32,
 	SMALL_MANIFEST = 4096, /* rides along with its head */
 	BACK_MAX = 16,	       /* predecessors asked for along with a manifest */
 	ASK_IDS_MAX = 32,
@@ -31,8 +32,9 @@ enum {
 struct link {
 	gw_host host;
 	struct gw_digest known[LINK_IDS]; /* ids of heads it has for certain: a ring */
-	uint8_t known_at;
-	uint8_t refused; /* bad signatures in a row */
+	uint8_t known_at, owed_at;
+	struct gw_digest owed[LINK_OWED]; /* manifests it asked for before they were here: a ring */
+	uint8_t refused;		  /* bad signatures in a row */
 	uint16_t verifying;
 	uint64_t muted_until_ns;
 };

@@ -152,7 +152,7 @@ static void path_action(struct gw_board *b, struct policy *p, const struct entry
 {
 	struct gw_action *a;
 
-	if (!first || !first->whole || memcmp(&p->path_told, &first->m.id, sizeof first->m.id) == 0)
+	if (!first || !first->whole || gw_digest_equal(&p->path_told, &first->m.id))
 		return;
 	p->path_told = first->m.id;
 	a = gw_actions_add(b->out, GW_ACT_PATH);

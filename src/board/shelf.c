@@ -85,31 +85,6 @@ static struct entry *entry_add(struct gw_board *b, const struct gw_event *ev)
 	return e;
 }
 
-void gw_board_on_manifest(struct gw_board *b, const struct gw_event *ev)
-{
-	struct entry *e = gw_board_entry(b, &ev->manifest->id);
-	int asked = ev->host == GW_HOST_SELF;
-	size_t i;
-
-	for (i = 0; i < b->ask_count; i++)
-		asked |= memcmp(&b->asks[i].id, &ev->manifest->id, sizeof ev->manifest->id) == 0;
-	gw_board_asked_done(b, &ev->manifest->id);
-	if (!e) {
-		if (!make_room(b)) {
-			gw_board_log(b, GW_LOG_ERR, ev->host, "more manifests than there is room for: refused");
-			return;
-		}
-		e = entry_add(b, ev);
-		if (!e)
-			return;
-		b->counts.manifests_accepted++;
-		b->counts.manifests_unasked += !asked;
-	}
-	if (ev->host == GW_HOST_SELF)
-		e->mine = 1;
-	b->reconsider = 1;
-}
-
 static int answer(struct gw_board *b, struct link *l, const struct entry *e, size_t *bytes)
 {
 	struct gw_m_manifest *m;
@@ -124,6 +99,62 @@ static int answer(struct gw_board *b, struct link *l, const struct entry *e, siz
 	return 1;
 }
 
+/* A head runs ahead of its manifest, so who is told of it may ask too early: it gets the manifest when it comes. */
+static void owe(struct link *l, const struct gw_digest *id)
+{
+	size_t i;
+
+	for (i = 0; i < LINK_OWED; i++)
+		if (gw_digest_equal(&l->owed[i], id))
+			return;
+	l->owed[l->owed_at] = *id;
+	l->owed_at = (uint8_t)((l->owed_at + 1) % LINK_OWED);
+}
+
+static void pay(struct gw_board *b, const struct entry *e)
+{
+	const struct gw_map_entry *me;
+	size_t i, at = 0, bytes;
+
+	while ((me = gw_map_next(&b->links, &at))) {
+		struct link *l = me->value;
+
+		for (i = 0; i < LINK_OWED; i++) {
+			if (!gw_digest_equal(&l->owed[i], &e->m.id))
+				continue;
+			memset(&l->owed[i], 0, sizeof l->owed[i]);
+			bytes = 0;
+			answer(b, l, e, &bytes);
+		}
+	}
+}
+
+void gw_board_on_manifest(struct gw_board *b, const struct gw_event *ev)
+{
+	struct entry *e = gw_board_entry(b, &ev->manifest->id);
+	int asked = ev->host == GW_HOST_SELF;
+	size_t i;
+
+	for (i = 0; i < b->ask_count; i++)
+		asked |= gw_digest_equal(&b->asks[i].id, &ev->manifest->id);
+	gw_board_asked_done(b, &ev->manifest->id);
+	if (!e) {
+		if (!make_room(b)) {
+			gw_board_log(b, GW_LOG_ERR, ev->host, "more manifests than there is room for: refused");
+			return;
+		}
+		e = entry_add(b, ev);
+		if (!e)
+			return;
+		b->counts.manifests_accepted++;
+		b->counts.manifests_unasked += !asked;
+		pay(b, e);
+	}
+	if (ev->host == GW_HOST_SELF)
+		e->mine = 1;
+	b->reconsider = 1;
+}
+
 void gw_board_on_manifest_ask(struct gw_board *b, struct link *l, const struct gw_m_manifest_ask *m)
 {
 	size_t i, bytes = 0, back = gw_min_u64(m->back, BACK_MAX);
@@ -135,7 +166,9 @@ void gw_board_on_manifest_ask(struct gw_board *b, struct link *l, const struct g
 		e = gw_board_entry(b, &id);
 		if (i == 0)
 			first = e;
-		if (e && !answer(b, l, e, &bytes))
+		if (!e)
+			owe(l, &id);
+		else if (!answer(b, l, e, &bytes))
 			return;
 	}
 	for (e = first; e && back--;) {
@@ -221,7 +254,7 @@ static void ask(struct gw_board *b, const struct gw_digest *id)
 	size_t i;
 
 	for (i = 0; i < b->ask_count; i++)
-		if (memcmp(&b->asks[i].id, id, sizeof *id) == 0)
+		if (gw_digest_equal(&b->asks[i].id, id))
 			return;
 	if (b->ask_count == GW_BOARD_ASKS_MAX)
 		return; /* when these are here */
