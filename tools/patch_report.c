@@ -194,9 +194,9 @@ void patch_summary(const struct gw_patch *pt)
 		(void)printf("a whole version of %s in %s (%.1f %%): %u tensors, %u files\n", raw, size,
 			     info.bytes ? 100.0 * (double)info.file_bytes / (double)info.bytes : 0.0, info.tensors, info.files);
 	else
-		(void)printf("%" PRIu64 " of %" PRIu64 " elements changed (%.4f %%): %s, %.2f bits a change, 1/%.0f of %s\n",
+		(void)printf("%" PRIu64 " of %" PRIu64 " elements changed (%.4f %%): %s, %.2f bits a change, %.3g %% of %s\n",
 			     info.changed, info.elements,
 			     info.elements ? 100.0 * (double)info.changed / (double)info.elements : 0.0, size,
 			     bits_per_change(info.file_bytes, info.changed),
-			     (double)info.bytes / (double)info.file_bytes, raw);
+			     info.bytes ? 100.0 * (double)info.file_bytes / (double)info.bytes : 0.0, raw);
 }

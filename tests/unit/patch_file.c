@@ -21,6 +21,7 @@ static Suite *suite(void)
 	suite_add_tcase(s, patch_tile_case());
 	suite_add_tcase(s, patch_sparse_case());
 	suite_add_tcase(s, patch_disk_case());
+	suite_add_tcase(s, patch_vectors_case());
 	return s;
 }
 

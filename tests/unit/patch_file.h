@@ -8,6 +8,7 @@
 TCase *patch_tile_case(void);
 TCase *patch_sparse_case(void);
 TCase *patch_disk_case(void);
+TCase *patch_vectors_case(void);
 
 /* Printed once; SEED=N in the environment replays it. */
 uint64_t test_seed(void);

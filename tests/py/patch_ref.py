@@ -1,0 +1,473 @@
+#!/usr/bin/python3
+"""Patch files, slowly and plainly: a second reader, written from proto/PATCH.md.
+
+    patch_ref.py PATCH BASE EXPECTED     rebuild the version from BASE ("-": from nothing) and compare with EXPECTED
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import zstandard
+
+# number: (name, bits, is it a float), as in src/weights/dtype.def
+DTYPES = {
+    1: ("BOOL", 8, False), 2: ("U8", 8, False), 3: ("I8", 8, False), 4: ("F8_E5M2", 8, True), 5: ("F8_E4M3", 8, True),
+    6: ("F8_E8M0", 8, False), 7: ("F8_E4M3FNUZ", 8, True), 8: ("F8_E5M2FNUZ", 8, True), 9: ("I16", 16, False),
+    10: ("U16", 16, False), 11: ("F16", 16, True), 12: ("BF16", 16, True), 13: ("I32", 32, False), 14: ("U32", 32, False),
+    15: ("F32", 32, True), 16: ("C64", 64, False), 17: ("F64", 64, True), 18: ("I64", 64, False), 19: ("U64", 64, False),
+    20: ("F4", 4, False),
+}  # fmt: skip
+CHUNK = 1 << 20
+SINGLE = "model.safetensors"
+
+
+class Refused(Exception):
+    pass
+
+
+def need(ok: bool, what: str) -> None:
+    if not ok:
+        raise Refused(what)
+
+
+def digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=32).digest()
+
+
+class Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def take(self, n: int) -> bytes:
+        need(n <= len(self.data) - self.at, "truncated")
+        self.at += n
+        return self.data[self.at - n : self.at]
+
+    def number(self, n: int) -> int:
+        return int.from_bytes(self.take(n), "little")
+
+    def varint(self) -> int:
+        value = 0
+        for shift in range(0, 64, 7):
+            b = self.number(1)
+            need(not (shift == 63 and b > 1) and not (b == 0 and shift > 0), "no shortest varint")
+            value |= (b & 127) << shift
+            if b < 128:
+                return value
+        raise Refused("varint of more than 64 bits")
+
+
+class Bits:
+    """From the lowest bit of each byte."""
+
+    def __init__(self, data: bytes) -> None:
+        self.value = int.from_bytes(data, "little")
+        self.left = 8 * len(data)
+
+    def bit(self) -> int:
+        need(self.left > 0, "bits end early")
+        b = self.value & 1
+        self.value >>= 1
+        self.left -= 1
+        return b
+
+    def take(self, n: int) -> int:
+        return sum(self.bit() << i for i in range(n))
+
+    def end(self) -> None:
+        need(self.left < 8 and self.value == 0, "bits left over")
+
+
+def prefix_code(lengths: list[int]) -> dict[tuple[int, int], int]:
+    """(length, code, highest bit first) -> symbol, as RFC 1951."""
+    used = [n for n in lengths if n]
+    need(all(n <= 12 for n in used), "code too long")
+    need(not used or used == [1] or sum(2.0**-n for n in used) == 1, "no complete code")
+    code, table = 0, {}
+    for n in range(1, 13):
+        code <<= 1
+        for symbol, length in enumerate(lengths):
+            if length == n:
+                table[n, code] = symbol
+                code += 1
+    return table
+
+
+def symbol(bits: Bits, table: dict[tuple[int, int], int]) -> int:
+    code = 0
+    for n in range(1, 13):
+        code = code << 1 | bits.bit()
+        if (n, code) in table:
+            return table[n, code]
+    raise Refused("bits that are no code")
+
+
+@dataclass
+class Code:
+    places: dict[tuple[int, int], int]
+    steps: dict[tuple[int, int], int]
+
+
+@dataclass
+class Body:
+    at: int
+    size: int
+
+
+@dataclass
+class Blob:
+    size: int
+    bodies: list[Body]
+
+
+@dataclass
+class Tensor:
+    name: str
+    kind: int
+    dtype: int
+    shape: list[int]
+    axis: int
+    changed: int = 0
+    old: tuple[int, int] = (0, 0)
+    new: tuple[int, int] = (0, 0)
+    tiles: list[Body] = field(default_factory=list)
+    blob: Blob | None = None
+
+    @property
+    def width(self) -> int:
+        return max(1, DTYPES[self.dtype][1] // 8)
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * DTYPES[self.dtype][1] // 8
+
+
+@dataclass
+class Carried:
+    name: str
+    fresh: bool
+    size: int
+    digest16: bytes
+    blob: Blob | None
+
+
+@dataclass
+class File:
+    name: str
+    kind: int
+    fresh: bool = False
+    size: int = 0
+    digest16: bytes = b""
+    blob: Blob | None = None
+    data: int = 0
+    carried: list[Carried] = field(default_factory=list)
+
+
+Rect = tuple[range, range]
+
+
+def tiles(shape: list[int], axis: int, bits: int) -> tuple[int, list[Rect]]:
+    """Columns of the matrix, and each tile's rows and columns."""
+    s = list(shape)
+    if bits == 4:
+        if s and s[-1] % 2 == 0:
+            s[-1] //= 2
+        else:
+            s, axis = [math.prod(s) // 2], 0
+    n = math.prod(s)
+    rows, cols = math.prod(s[:axis]), math.prod(s[axis:])
+    extent, inner = (s[axis], math.prod(s[axis + 1 :])) if s else (1, 1)
+    if n == 0:
+        return cols, []
+    g = math.gcd(extent, 16) if n >= 524288 else 1
+    w = cols // g
+    out: list[Rect] = []
+    for j in range(g):
+        if w <= 262144:
+            m = 262144 // w
+            p = -(-rows // m)
+            for k in range(p):
+                out.append((range(k * rows // p, (k + 1) * rows // p), range(j * w, (j + 1) * w)))
+            continue
+        u = inner if inner <= 262144 else 1
+        units = w // u
+        m = 262144 // u
+        p = -(-units // m)
+        for r in range(rows):
+            for k in range(p):
+                a, b = k * units // p * u, (k + 1) * units // p * u
+                out.append((range(r, r + 1), range(j * w + a, j * w + b)))
+    return cols, out
+
+
+class Patch:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        h = Reader(data[:128])
+        need(h.take(8) == b"GWPATCH\0" and h.number(2) == 1, "no patch of version 1")
+        flags, tensors, files, codes = h.number(2), h.number(4), h.number(4), h.number(4)
+        need(h.number(8) == len(data), "another size than the header says")
+        tables = h.number(8)
+        self.before = (h.number(8), h.number(8))
+        self.after = (h.number(8), h.number(8))
+        changed = h.number(8)
+        self.elements, self.bytes = h.number(8), h.number(8)
+        need(flags in (0, 1) and 128 <= tables <= len(data), "odd header")
+        need(digest(data[:96] + data[tables:]) == h.take(32), "digest of header and tables")
+        self.nothing = flags == 1
+        self.body_at = 128
+        self.r = Reader(data[tables:])
+        self.codes: dict[int, Code] = {}
+        for _ in range(codes):
+            self.read_code()
+        self.tensors: dict[str, Tensor] = {}
+        last = ""
+        for _ in range(tensors):
+            t = self.read_tensor(last)
+            self.tensors[t.name] = t
+            last = t.name
+        self.files: dict[str, File] = {}
+        last = ""
+        for _ in range(files):
+            f = self.read_file(last)
+            self.files[f.name] = f
+            last = f.name
+        need(self.r.at == len(self.r.data), "bytes behind the tables")
+        need(self.body_at == tables, "bodies that no table names")
+        need(sum(t.changed for t in self.tensors.values()) == changed, "another sum of changes")
+
+    def read_lengths(self, n: int) -> list[int]:
+        packed = self.r.take((n + 1) // 2)
+        return [packed[i // 2] >> (4 * (i % 2)) & 15 for i in range(n)]
+
+    def read_code(self) -> None:
+        dtype = self.r.number(1)
+        need(dtype in DTYPES and all(dtype > d for d in self.codes), "order of code tables")
+        bits = max(8, DTYPES[dtype][1])
+        self.codes[dtype] = Code(prefix_code(self.read_lengths(57)), prefix_code(self.read_lengths(2 * (bits - 1))))
+
+    def read_name(self, last: str) -> str:
+        shared, more = self.r.varint(), self.r.varint()
+        old = last.encode()
+        need(shared <= len(old), "shared part of a name")
+        name = old[:shared] + self.r.take(more)
+        need(old < name and 0 not in name, "order of names")
+        return name.decode()
+
+    def read_body(self) -> Body:
+        b = Body(self.body_at, self.r.varint())
+        self.body_at += b.size
+        return b
+
+    def read_blob(self, size: int) -> Blob:
+        return Blob(size, [self.read_body() for _ in range(-(-size // CHUNK))])
+
+    def read_tensor(self, last: str) -> Tensor:
+        r = self.r
+        name = self.read_name(last)
+        kind, dtype, rank, axis = r.number(1), r.number(1), r.number(1), r.number(1)
+        need(kind in (1, 2, 3) and dtype in DTYPES and rank <= 32 and axis < max(rank, 1), f"row of {name}")
+        t = Tensor(name, kind, dtype, [r.varint() for _ in range(rank)], axis)
+        if kind != 2:
+            t.old = (r.number(8), r.number(8))
+        if kind != 3:
+            t.new = (r.number(8), r.number(8))
+        if kind == 1:
+            t.changed = r.varint()
+            t.tiles = [self.read_body() for _ in tiles(t.shape, axis, DTYPES[dtype][1])[1]]
+        if kind == 2:
+            t.changed = t.bytes // t.width
+            t.blob = self.read_blob(t.bytes)
+        return t
+
+    def read_file(self, last: str) -> File:
+        r = self.r
+        f = File(self.read_name(last), r.number(1))
+        need(f.kind in (1, 2, 3) and "/" not in f.name, f"row of file {f.name}")
+        if f.kind == 3:
+            return f
+        f.fresh, f.size, f.digest16 = bool(r.number(1)), r.varint(), r.take(16)
+        f.blob = self.read_blob(f.size) if f.fresh else None
+        if f.kind == 2:
+            return f
+        f.data = r.varint()
+        for _ in range(r.varint()):
+            name = r.take(r.varint()).decode()
+            fresh, size, d = bool(r.number(1)), r.varint(), r.take(16)
+            f.carried.append(Carried(name, fresh, size, d, self.read_blob(size) if fresh else None))
+        return f
+
+    def open_body(self, b: Body) -> tuple[int, bytes]:
+        body = self.data[b.at : b.at + b.size]
+        need(len(body) > 5 and digest(body[:-4])[:4] == body[-4:], "check word of a body")
+        return body[0], body[1:-4]
+
+    def raw(self, mode: int, payload: bytes, n: int, width: int) -> bytes:
+        if mode == 3:
+            out = payload
+        else:
+            need(mode in (4, 5), "mode of a body")
+            out = zstandard.ZstdDecompressor().decompress(payload)
+            if mode == 5:
+                planes, elements = out, n // width
+                out = bytes(planes[b * elements + i] for i in range(elements) for b in range(width))
+        need(len(out) == n, "size of a body")
+        return out
+
+    def blob(self, b: Blob | None, width: int) -> bytes:
+        assert b is not None
+        out = b""
+        for i, body in enumerate(b.bodies):
+            out += self.raw(*self.open_body(body), min(CHUNK, b.size - i * CHUNK), width)
+        return out
+
+    def sparse(self, payload: bytes, t: Tensor, old: list[int]) -> dict[int, int]:
+        """Place in the tile -> new bits."""
+        r = Reader(payload)
+        n = r.varint()
+        need(1 <= n <= len(old), "count of changes")
+        code, bits = self.codes[t.dtype], Bits(payload[r.at :])
+        w = 8 * t.width
+        is_float = DTYPES[t.dtype][2]
+        sign, mask = 1 << (w - 1), (1 << w) - 1
+
+        def order(v: int) -> int:
+            return v if not is_float else v ^ mask if v & sign else v | sign
+
+        value_of = (lambda o: o) if not is_float else (lambda o: o ^ sign if o & sign else o ^ mask)
+        out: dict[int, int] = {}
+        place = -1
+        for _ in range(n):
+            b, kind = divmod(symbol(bits, code.places), 3)
+            place += 1 + (1 << b) - 1 + bits.take(b)
+            need(place < len(old), "place outside the tile")
+            if kind < 2:
+                step = 1 - 2 * kind
+            else:
+                c, negative = divmod(symbol(bits, code.steps), 2)
+                c += 1
+                step = ((1 << c) + bits.take(c)) * (-1 if negative else 1)
+                need(-sign <= step < sign, "step too long")
+            out[place] = value_of((order(old[place]) + step) & mask)
+        bits.end()
+        return out
+
+    def change(self, t: Tensor, base: bytes) -> bytes:
+        """The tensor's new bytes."""
+        w, new = t.width, bytearray(base)
+        cols, rects = tiles(t.shape, t.axis, DTYPES[t.dtype][1])
+        changed = 0
+        for body, (rows, columns) in zip(t.tiles, rects):
+            if not body.size:
+                continue
+            at = [w * (r * cols + c) for r in rows for c in columns]
+            old = [int.from_bytes(base[a : a + w], "little") for a in at]
+            mode, payload = self.open_body(body)
+            if mode == 1:
+                changes = self.sparse(payload, t, old)
+            else:
+                raw = self.raw(mode, payload, w * len(at), w)
+                values = [int.from_bytes(raw[w * i : w * i + w], "little") for i in range(len(at))]
+                changes = {i: v for i, v in enumerate(values) if v != old[i]}
+            need(len(changes) > 0 and all(old[i] != v for i, v in changes.items()), "a change that is none")
+            for i, v in changes.items():
+                new[at[i] : at[i] + w] = v.to_bytes(w, "little")
+            changed += len(changes)
+        need(changed == t.changed, f"count of changes of {t.name}")
+        return bytes(new)
+
+
+@dataclass
+class Folder:
+    """A checkpoint, as far as a patch needs it: shards' tensors by file, the served ones, other files."""
+
+    shards: dict[str, tuple[bytes, list[tuple[str, str, list[int], bytes]]]]
+    served: dict[str, tuple[str, list[int], bytes]]
+    others: dict[str, bytes]
+
+
+def header_rows(header: bytes) -> list[tuple[str, str, list[int], int, int]]:
+    doc = json.loads(header[8:])
+    rows = [(n, e["dtype"], e["shape"], *e["data_offsets"]) for n, e in doc.items() if n != "__metadata__"]
+    return sorted(rows, key=lambda r: (r[3], r[4]))
+
+
+def read_folder(path: Path) -> Folder:
+    files = {SINGLE: path.read_bytes()} if path.is_file() else {p.name: p.read_bytes() for p in sorted(path.iterdir())}
+    f = Folder({}, {}, {})
+    index: dict[str, str] | None = None
+    for name, data in files.items():
+        if name == "model.safetensors.index.json":
+            index = json.loads(data)["weight_map"]
+        if not name.endswith(".safetensors"):
+            f.others[name] = data
+            continue
+        end = 8 + int.from_bytes(data[:8], "little")
+        rows = [(n, d, s, data[end + a : end + b]) for n, d, s, a, b in header_rows(data[:end])]
+        f.shards[name] = (data[:end], rows)
+    for name, (_, rows) in f.shards.items():
+        for n, d, s, data in rows:
+            if index is None or index.get(n) == name:
+                f.served[n] = (d, s, data)
+    return f
+
+
+def rebuild(p: Patch, base: Folder) -> dict[str, bytes]:
+    """All files of the new version."""
+    out: dict[str, bytes] = {}
+    for f in p.files.values():
+        if f.kind == 3:
+            continue
+        if f.fresh:
+            head = p.blob(f.blob, 1)
+        else:
+            head = base.shards[f.name][0] if f.kind == 1 else base.others[f.name]
+        need(len(head) == f.size and digest(head)[:16] == f.digest16, f"bytes of {f.name}")
+        out[f.name] = head
+        if f.kind == 2:
+            continue
+        carried = {c.name: c for c in f.carried}
+        for name, dtype, shape, begin, end in header_rows(head):
+            c, t = carried.pop(name, None), p.tensors.get(name)
+            if c:
+                old = {n: d for n, _, _, d in base.shards[f.name][1]} if f.name in base.shards else {}
+                data = p.blob(c.blob, 1) if c.fresh else old[name]
+                need(digest(data)[:16] == c.digest16, f"bytes of carried {name}")
+            elif t and t.kind == 2:
+                data = p.blob(t.blob, t.width)
+            else:
+                d, s, data = base.served[name]
+                need((d, s) == (dtype, shape), f"form of {name}")
+                data = p.change(t, data) if t else data
+            need(len(data) == end - begin, f"size of {name}")
+            out[f.name] += data
+        need(not carried and len(out[f.name]) == f.size + f.data, f"size of {f.name}")
+    return out
+
+
+def main() -> None:
+    patch, base, expected = (Path(a) for a in sys.argv[1:4])
+    p = Patch(patch.read_bytes())
+    files = rebuild(p, Folder({}, {}, {}) if str(base) == "-" else read_folder(base))
+    if expected.is_file():
+        want = {SINGLE: expected.read_bytes()}
+    else:
+        want = {e.name: e.read_bytes() for e in sorted(expected.iterdir())}
+    need(files.keys() == want.keys(), f"files: {sorted(files)} for {sorted(want)}")
+    for name, data in want.items():
+        need(files[name] == data, f"{name} differs")
+    print(f"{patch}: {len(files)} files, {sum(len(d) for d in files.values())} bytes, as expected")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Refused as e:
+        sys.exit(f"patch_ref: {e}")
