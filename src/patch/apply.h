@@ -71,7 +71,9 @@ struct gw_device {
 struct gw_device gw_device_cpu(void);
 struct gw_device gw_device_cpu_pool(struct gw_pool *pool);
 
-/* For those who write a row: GW_EINVAL unless the window's width is one of four and all of it lies in its segment. */
+/* For those who write a row. Both GW_EINVAL: unless the window's width is one of four and all of it lies in its
+ * segment; unless all places of the list lie in theirs (or GW_EMALFORMED for an unsound run). */
 int gw_dev_window_check(const struct gw_dev_window *w, const struct gw_dev_mem *mem, uint32_t segments);
+int gw_list_bounds(const struct gw_list_header *list, const struct gw_dev_mem *mem, uint32_t segments);
 
 #endif

@@ -198,6 +198,13 @@ static int all_runs(void *dev, struct list_job *j,
 	return pool->run(pool, tasks_of(j->list), list_task, j);
 }
 
+int gw_list_bounds(const struct gw_list_header *list, const struct gw_dev_mem *mem, uint32_t segments)
+{
+	struct list_job j = {.list = list, .mem = mem, .segments = segments};
+
+	return all_runs(NULL, &j, NULL);
+}
+
 static int cpu_check(void *dev, const struct gw_list_header *list, const struct gw_dev_mem *mem, uint32_t segments,
 		     struct gw_list_found *found)
 {

@@ -27,6 +27,11 @@ static uint64_t key(uint64_t seed, uint64_t n)
 	return gw_splitmix64(&state) | 1;
 }
 
+uint64_t gw_print_block_seed(unsigned lane)
+{
+	return block_seed[lane];
+}
+
 uint64_t gw_print_block_key(unsigned lane, uint64_t block)
 {
 	return key(block_seed[lane], block);

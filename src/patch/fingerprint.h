@@ -44,6 +44,7 @@ void gw_print_update(uint64_t lane[2], unsigned width, const uint64_t *index, co
  * gw_print_offset_keys(lane)[unit % GW_PRINT_BLOCK], mod 2^64. All keys are odd. */
 enum { GW_PRINT_BLOCK = 1024 };
 uint64_t gw_print_block_key(unsigned lane, uint64_t block);
+uint64_t gw_print_block_seed(unsigned lane);
 const uint64_t *gw_print_offset_keys(unsigned lane);
 uint64_t gw_print_key(unsigned lane, uint64_t unit);
 

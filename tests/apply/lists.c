@@ -152,3 +152,18 @@ void lists_seal(struct gw_list_header *h)
 {
 	gw_list_sum(h, h->check);
 }
+
+struct gw_dev_window lists_window(const struct lists *l, struct gw_rng *r)
+{
+	struct gw_dev_window w = {.segment = 0, .width = 1u << gw_rng_below(r, 4)};
+
+	w.rows = gw_rng_below(r, 40);
+	w.cols = gw_rng_below(r, 300);
+	w.col_pitch = gw_rng_below(r, 2) ? w.width : w.width + gw_rng_below(r, 20);
+	w.row_pitch = gw_rng_below(r, 2) ? w.cols * w.col_pitch : gw_rng_below(r, 9000);
+	w.base = gw_rng_below(r, l->bytes[0] / 4);
+	w.row0 = gw_rng_below(r, 1000);
+	w.col0 = gw_rng_below(r, 1000);
+	w.tensor_cols = w.col0 + w.cols + gw_rng_below(r, 10);
+	return w;
+}

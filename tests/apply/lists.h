@@ -12,6 +12,7 @@
 extern "C" {
 #endif
 
+#include "base/rng.h"
 #include "patch/apply.h"
 #include "patch/list.h"
 
@@ -50,6 +51,8 @@ void lists_free(struct lists *l);
 uint8_t *lists_place(const struct lists *l, const struct lists_record *r);
 /* Copies of all segments, behind one another; *n bytes. The caller frees. */
 uint8_t *lists_snapshot(const struct lists *l, size_t *n);
+/* A window inside of segment 0: any width, pitches, alignment; sometimes empty. */
+struct gw_dev_window lists_window(const struct lists *l, struct gw_rng *r);
 /* Makes the check sum right again after a change. */
 void lists_seal(struct gw_list_header *h);
 

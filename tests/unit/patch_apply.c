@@ -153,22 +153,6 @@ START_TEST(nothing_is_written_where_a_place_is_outside)
 }
 END_TEST
 
-/* A window into segment 0, random but inside of it. */
-static struct gw_dev_window window(struct gw_rng *r, uint64_t bytes)
-{
-	struct gw_dev_window w = {.segment = 0, .width = 1u << gw_rng_below(r, 4)};
-
-	w.rows = gw_rng_below(r, 40);
-	w.cols = gw_rng_below(r, 300);
-	w.col_pitch = gw_rng_below(r, 2) ? w.width : w.width + gw_rng_below(r, 20);
-	w.row_pitch = gw_rng_below(r, 2) ? w.cols * w.col_pitch : gw_rng_below(r, 9000);
-	w.base = gw_rng_below(r, bytes / 4);
-	w.row0 = gw_rng_below(r, 1000);
-	w.col0 = gw_rng_below(r, 1000);
-	w.tensor_cols = w.col0 + w.cols + gw_rng_below(r, 10);
-	return w;
-}
-
 START_TEST(windows_print_and_gather)
 {
 	struct gw_rng r;
@@ -178,7 +162,7 @@ START_TEST(windows_print_and_gather)
 	lists_make(&l, unit_seed(), 1);
 	for (int i = 0; i < 300; i++) {
 		struct gw_device d = device(i % 2);
-		struct gw_dev_window w = window(&r, l.bytes[0]);
+		struct gw_dev_window w = lists_window(&l, &r);
 		const uint8_t *base = (uint8_t *)(uintptr_t)l.mem[0].addr + w.base;
 		uint8_t *out = malloc(w.rows * w.cols * w.width + 1), *want = malloc(w.rows * w.cols * w.width + 1);
 		uint64_t got[2] = {5, 6}, sum[2] = {5, 6};
