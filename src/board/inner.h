@@ -63,6 +63,7 @@ struct policy {
 	uint64_t fetched, path_bytes;
 	uint32_t steps;
 	int no_path;
+	uint8_t chain_known; /* all that the head reaches is here: what it does not reach is over */
 };
 
 struct verifying {

@@ -299,7 +299,8 @@ static uint64_t floor_version(const struct gw_board *b, const struct policy *p)
 	return gw_max_u64(low, need);
 }
 
-static void reach_chain(struct gw_board *b, const struct policy *p, const struct gw_digest *id, uint64_t floor)
+/* Whether it could be followed to its end: a link that is missing hides what lies behind it. */
+static int reach_chain(struct gw_board *b, const struct policy *p, const struct gw_digest *id, uint64_t floor)
 {
 	size_t left = GW_BOARD_MANIFESTS_MAX;
 	struct gw_digest at = *id;
@@ -307,13 +308,15 @@ static void reach_chain(struct gw_board *b, const struct policy *p, const struct
 
 	while (left-- && (e = reach_one(b, p, &at)) && e->m.to > floor)
 		at = e->m.previous;
+	return e != NULL || gw_board_is_zero(&at);
 }
 
-static void reach_policy(struct gw_board *b, const struct policy *p)
+static void reach_policy(struct gw_board *b, struct policy *p)
 {
 	const struct entry *newest = gw_board_entry(b, &p->head->manifest);
 	uint32_t i;
 
+	p->chain_known = 0;
 	if (newest && gw_head_names(p->head, &newest->m, NULL) != 0) {
 		gw_board_log(b, GW_LOG_ERR, p->from, "a head and the manifest it names contradict each other");
 		return;
@@ -322,7 +325,7 @@ static void reach_policy(struct gw_board *b, const struct policy *p)
 		reach_one(b, p, &p->head->anchors[i].manifest);
 	for (i = 0; i < p->head->skip_count; i++)
 		reach_one(b, p, &p->head->skips[i].manifest);
-	reach_chain(b, p, &p->head->manifest, floor_version(b, p));
+	p->chain_known = (uint8_t)reach_chain(b, p, &p->head->manifest, floor_version(b, p));
 }
 
 /* No head reaches it, and none will: it was reached before, is older than what is kept, or of a run that ended. What
@@ -341,7 +344,10 @@ static int is_over(const struct gw_board *b, const struct entry *e)
 		if (memcmp(p->head->run, e->m.run, GW_RUN_BYTES) != 0)
 			return e->m.created_ns < p->head->created_ns &&
 			       gw_board_served_version(b, e->m.run) == GW_BOARD_NO_VERSION;
-		return e->was_reachable || e->m.to < floor_version(b, p);
+		if (gw_digest_equal(&p->path_told, &e->m.id) &&
+		    gw_board_served_version(b, e->m.run) != p->head->newest)
+			return 0; /* the engine may be at it */
+		return (e->was_reachable && p->chain_known) || e->m.to < floor_version(b, p);
 	}
 	return 0;
 }
