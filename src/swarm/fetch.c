@@ -128,6 +128,18 @@ static uint32_t pick(struct gw_swarm *s, struct object *o, const struct holder *
 	return best;
 }
 
+/* Another that might be asked in this one's place: as near, and not an origin that gives other stripes. */
+static int may_stand_in(const struct gw_swarm *s, const struct object *o, const struct holder *q, const struct holder *h,
+			uint32_t piece)
+{
+	if (q == h || !gw_swarm_peer_usable(s, q->peer) || !(gw_swarm_holder_word(o, q, piece / 64) >> (piece % 64) & 1))
+		return 0;
+	if (h->peer->region == 0)
+		return q->peer->region == 0 && !q->whole;
+	return q->peer->region != 0 && (!q->whole || q->source >> (piece % GW_SWARM_STRIPES) & 1) &&
+	       gw_swarm_region_cost(s, 0, q->peer->region) == gw_swarm_region_cost(s, 0, h->peer->region);
+}
+
 /* Another one has it too and, though its window is full, would bring it in less than half the time. */
 static int better_wait(const struct gw_swarm *s, const struct object *o, const struct holder *h, uint32_t piece)
 {
@@ -137,8 +149,7 @@ static int better_wait(const struct gw_swarm *s, const struct object *o, const s
 	for (i = 0; i < o->holder_count; i++) {
 		const struct holder *q = o->holders[i];
 
-		if (q != h && (q->peer->region == 0) == (h->peer->region == 0) && gw_swarm_peer_usable(s, q->peer) &&
-		    q->peer->rate && gw_swarm_holder_word(o, q, piece / 64) >> (piece % 64) & 1 &&
+		if (may_stand_in(s, o, q, h, piece) && q->peer->rate &&
 		    queue_ns(q->peer, piece_size(o, piece)) < mine / 2)
 			return 1;
 	}
