@@ -64,7 +64,7 @@ static void link_event(struct sim *s, int host, int peer, enum gw_event_kind kin
 
 static void go_down(struct sim *s, struct sim_link *l, uint64_t delay0, uint64_t delay1)
 {
-	l->up = 0;
+	l->up = l->ghost = 0;
 	l->epoch++;
 	l->ask[0] = l->ask[1] = 0;
 	drop_held(l);
@@ -79,7 +79,7 @@ void sim_net_connect(struct sim *s, int a, int b)
 	struct sim_later *later;
 
 	l->ask[i] = 1;
-	if (l->up || l->dialing[i])
+	if ((l->up && !l->ghost) || l->dialing[i])
 		return;
 	l->dialing[i] = 1;
 	later = sim_at(s, s->now_ns + (there ? 3 * one_way(s, a, b) : DIAL_TIMEOUT), SIM_DIALED, a);
@@ -94,12 +94,18 @@ void sim_net_dialed(struct sim *s, const struct sim_later *d)
 	struct sim_host *to = &s->hosts[b];
 
 	l->dialing[i] = 0;
-	if (!l->ask[i] || l->up || s->hosts[a].life != d->life)
+	if (!l->ask[i] || (l->up && !l->ghost) || s->hosts[a].life != d->life)
 		return;
 	if (!to->running || cut(s, a, b) || !to->record->dial || sim_handle(s, to, a) == GW_HOST_NONE) {
 		l->ask[i] = 0;
 		link_event(s, a, b, GW_EV_LINK_DOWN, 0);
 		return;
+	}
+	if (l->ghost) { /* the new connection takes the place of the dead one */
+		drop_held(l);
+		l->ghost = 0;
+		l->ask[!i] = 0;
+		link_event(s, b, a, GW_EV_LINK_DOWN, 0);
 	}
 	l->up = 1;
 	l->epoch++;
@@ -250,6 +256,7 @@ void sim_net_host_gone(struct sim *s, int host, int silent)
 			continue;
 		if (silent) {
 			l->epoch++; /* nothing more arrives; the other end learns it late */
+			l->ghost = 1;
 			sim_at(s, s->now_ns + LINK_TIMEOUT, SIM_LINK_TIMEOUT, peer)->other = host;
 		} else {
 			go_down(s, l, one_way(s, host, peer), one_way(s, host, peer));
@@ -280,8 +287,7 @@ void sim_net_timeout(struct sim *s, const struct sim_later *t)
 
 	if (!l->up)
 		return;
-	if (t->epoch ? t->epoch == l->epoch && cut(s, t->host, t->other)
-		     : !s->hosts[l->end[0]].running || !s->hosts[l->end[1]].running)
+	if (t->epoch ? t->epoch == l->epoch && cut(s, t->host, t->other) : l->ghost)
 		go_down(s, l, 0, 0);
 }
 

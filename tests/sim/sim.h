@@ -58,7 +58,7 @@ struct sim_config {
 /* Something signed that exists in this world. */
 struct sim_object {
 	struct gw_manifest manifest;
-	uint8_t *raw;
+	uint8_t *raw, *digests;
 	size_t raw_n;
 	uint64_t border_rx[SIM_REGIONS_MAX]; /* piece payload that entered the region */
 	uint64_t published_ns, last_served_ns;
@@ -113,6 +113,7 @@ struct sim_link {
 	int end[2];
 	int ask[2], dialing[2];
 	int up;
+	int ghost;              /* one end is gone and the other does not know yet */
 	uint32_t epoch;
 	uint64_t fifo_ns[2][2]; /* direction, bulk */
 	struct sim_frame *held, **held_tail;
@@ -133,6 +134,7 @@ struct sim {
 	struct sim_object **objects;
 	size_t object_count;
 	int64_t head_version; /* newest published; -1 none */
+	uint64_t head_sequence;
 	uint64_t trace, events;
 	int deaths; /* verdicts of death on hosts that lived and were not meant to die */
 	int quiet;
@@ -228,6 +230,8 @@ void sim_store_event(struct sim *s, struct sim_host *h, const struct gw_event *e
 void sim_store_crash(struct sim_host *h);
 void sim_store_free(struct sim_host *h);
 int sim_whole(const struct sim_stored *st);
+/* The host has all of it: it was published there. */
+void sim_store_whole(struct sim_host *h, struct sim_object *o);
 
 /* --- check.c --- */
 void sim_check_action(struct sim *s, struct sim_host *h, const struct gw_action *a);

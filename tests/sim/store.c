@@ -66,6 +66,14 @@ static struct sim_stored *make_stored(struct sim_host *h, struct sim_object *o)
 	return st;
 }
 
+void sim_store_whole(struct sim_host *h, struct sim_object *o)
+{
+	struct sim_stored *st = make_stored(h, o);
+
+	memset(st->have, 0xff, pieces(o) / 8 + 1);
+	st->have_count = pieces(o);
+}
+
 static void work_free(struct sim_piece_work *w)
 {
 	free(w->got);

@@ -108,6 +108,7 @@ void sim_free(struct sim *s)
 	gw_map_free(&s->signed_records, signed_free);
 	for (size_t i = 0; i < s->object_count; i++) {
 		free(s->objects[i]->raw);
+		free(s->objects[i]->digests);
 		free(s->objects[i]);
 	}
 	free(s->objects);
@@ -206,7 +207,7 @@ static void health(struct sim_host *h, const struct gw_action *a)
 	h->health_count = r->hosts.n;
 	h->health_unreachable = h->health_serving = 0;
 	for (size_t i = 0; i < r->hosts.n; i++) {
-		h->health_unreachable += r->hosts.v[i].state == 0;
+		h->health_unreachable += r->hosts.v[i].head < 0 && r->hosts.v[i].name.n > 0;
 		h->health_serving += r->hosts.v[i].served >= 0;
 	}
 }
