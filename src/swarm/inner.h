@@ -91,7 +91,7 @@ struct stripe {
 	uint64_t news_ns;      /* last piece of it that came into the region, or the last reason to wait */
 	uint64_t ask_until_ns;
 	gw_host asked[3];
-	uint8_t asks, answers, busy_answer, defers;
+	uint8_t asks, answered, fetching, defers; /* asked so far; bits: who answered, and said that it is fetching */
 };
 
 struct flight {
@@ -225,7 +225,7 @@ uint64_t gw_swarm_peer_window(const struct gw_swarm *s, const struct peer *p);
 /* Named in the log, and never asked again. */
 void gw_swarm_peer_ban(struct gw_swarm *s, struct peer *p, const char *why);
 
-/* --- objects.c: objects, holders, news --- */
+/* --- objects.c: from WANT to FORGET --- */
 struct object *gw_swarm_object_get(const struct gw_swarm *s, const uint8_t id[32]);
 void gw_swarm_object_want(struct gw_swarm *s, const struct gw_event *ev);
 void gw_swarm_object_unwant(struct gw_swarm *s, struct object *o);
@@ -237,6 +237,8 @@ void gw_swarm_object_retry(struct gw_swarm *s, struct object *o);
 int gw_swarm_object_fetching(const struct object *o);
 void gw_swarm_piece_here(struct gw_swarm *s, struct object *o, uint32_t piece);
 void gw_swarm_count_region(struct gw_swarm *s, struct object *o, uint32_t region, uint64_t bytes);
+
+/* --- holders.c: who has what, news --- */
 struct holder *gw_swarm_holder_get(const struct object *o, const struct peer *p);
 struct holder *gw_swarm_holder_make(struct gw_swarm *s, struct object *o, struct peer *p);
 /* It is gone, stalled, or not to be believed: what it had does not count until it is asked again. */
@@ -247,6 +249,8 @@ void gw_swarm_have_ask(struct gw_swarm *s, struct object *o, struct holder *h);
 void gw_swarm_on_have_ask(struct gw_swarm *s, struct peer *p, const struct gw_m_have_ask *m);
 void gw_swarm_on_have(struct gw_swarm *s, struct peer *p, const struct gw_m_have *m);
 void gw_swarm_news_flush(struct gw_swarm *s);
+/* All of it is here: tells those who want to know. */
+void gw_swarm_news_whole(struct gw_swarm *s, struct object *o);
 uint64_t gw_swarm_holder_word(const struct object *o, const struct holder *h, size_t w);
 /* Links and questions inside the region, while the object is fetched. */
 void gw_swarm_look_around(struct gw_swarm *s, struct object *o);
@@ -265,7 +269,15 @@ void gw_swarm_sources_find(struct gw_swarm *s, struct object *o);
 /* Claimed stripes of which this host of another region may give pieces now. */
 uint64_t gw_swarm_sources_allowed(struct gw_swarm *s, struct object *o, const struct holder *h);
 
-/* --- fetch.c: what to ask of whom --- */
+/* --- pick.c: which piece --- */
+#define NO_PIECE UINT32_MAX
+uint32_t gw_swarm_pick(struct gw_swarm *s, struct object *o, const struct holder *h);
+/* Nanoseconds until so many bytes asked of it now would be here. */
+uint64_t gw_swarm_queue_ns(const struct peer *p, uint32_t bytes);
+/* Another one has it too and, though its window is full, would bring it in less than half the time. */
+int gw_swarm_better_wait(const struct gw_swarm *s, const struct object *o, const struct holder *h, uint32_t piece);
+
+/* --- fetch.c: what was asked of whom --- */
 void gw_swarm_fetch_pump(struct gw_swarm *s);
 void gw_swarm_on_block(struct gw_swarm *s, struct peer *p, const struct gw_m_block *m);
 void gw_swarm_on_refuse(struct gw_swarm *s, struct peer *p, const struct gw_m_piece_refuse *m);

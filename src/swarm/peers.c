@@ -1,5 +1,3 @@
-#include <stdio.h>
-
 #include "base/log.h"
 #include "swarm/inner.h"
 
@@ -250,6 +248,7 @@ void gw_swarm_link_up(struct gw_swarm *s, const struct gw_event *ev)
 		struct object *o = s->order[i];
 		struct holder *h = gw_swarm_holder_get(o, p);
 
+		o->reconsider = 1; /* it may have to be asked who is fetching */
 		if (gw_swarm_object_fetching(o) && (h || (p->up && p->region == 0)))
 			gw_swarm_have_ask(s, o, h ? h : gw_swarm_holder_make(s, o, p));
 	}

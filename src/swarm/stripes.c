@@ -157,14 +157,12 @@ static void answer_in(struct stripe *st, gw_host host, int fetching)
 {
 	uint8_t i;
 
-	for (i = 0; i < st->asks; i++)
-		if (st->asked[i] == host)
-			break;
-	if (!st->ask_until_ns || i == st->asks)
-		return;
-	st->asked[i] = GW_HOST_NONE;
-	st->answers++;
-	st->busy_answer |= (uint8_t)fetching;
+	for (i = 0; st->ask_until_ns && i < st->asks; i++) {
+		if (st->asked[i] != host)
+			continue;
+		st->answered |= (uint8_t)(1u << i);
+		st->fetching |= (uint8_t)((unsigned)fetching << i);
+	}
 }
 
 void gw_swarm_on_claim(struct gw_swarm *s, struct peer *p, const struct gw_m_claim *m)
@@ -241,7 +239,7 @@ static void ask_one(struct gw_swarm *s, struct questions *q, struct stripe *st, 
 	for (k = 0; k < st->asks; k++)
 		if (st->asked[k] == host)
 			return;
-	if (!p || !gw_swarm_link_need(s, p))
+	if (!p || st->asks == sizeof st->asked / sizeof st->asked[0] || !gw_swarm_link_need(s, p))
 		return;
 	for (k = 0; k < q->n && q->v[k].peer != p; k++)
 		;
@@ -255,17 +253,21 @@ static void ask_one(struct gw_swarm *s, struct questions *q, struct stripe *st, 
 	st->asked[st->asks++] = host;
 }
 
-/* Asks the first and the second in hash order, and whoever claims it. */
-static void ask(struct gw_swarm *s, struct questions *q, struct object *o, uint32_t i, gw_host claims_it)
+/* Asks the first and the second in hash order, and whoever claims it; those without a link yet when that is up.
+ * Nonzero when all have answered. */
+static int ask(struct gw_swarm *s, struct questions *q, struct object *o, uint32_t i, gw_host claims_it)
 {
 	struct stripe *st = &o->stripes[i];
+	const gw_host whom[3] = {st->first, st->second, claims_it};
+	size_t k, wanted = 0;
 
-	st->asks = st->answers = st->busy_answer = 0;
-	st->ask_until_ns = s->now + s->cfg.ask_timeout_ns;
-	ask_one(s, q, st, i, st->first);
-	ask_one(s, q, st, i, st->second);
-	if (claims_it != GW_HOST_NONE)
-		ask_one(s, q, st, i, claims_it);
+	for (k = 0; k < 3; k++) {
+		if (whom[k] == GW_HOST_NONE)
+			continue;
+		ask_one(s, q, st, i, whom[k]);
+		wanted += k < 2 || (claims_it != st->first && claims_it != st->second);
+	}
+	return st->asks >= wanted && st->answered == (1u << st->asks) - 1;
 }
 
 static void questions_send(struct gw_swarm *s, const struct object *o, const struct questions *q)
@@ -280,18 +282,18 @@ static void questions_send(struct gw_swarm *s, const struct object *o, const str
 	}
 }
 
-static void heed_answers(struct gw_swarm *s, struct object *o, uint32_t i)
+static void heed_answers(struct gw_swarm *s, struct questions *q, struct object *o, uint32_t i, gw_host claims_it)
 {
 	struct stripe *st = &o->stripes[i];
+	int all = ask(s, q, o, i, claims_it);
 
-	if (st->busy_answer && st->defers < DEFERS_MAX) {
+	if (st->fetching && st->defers < DEFERS_MAX) {
 		st->defers++;
 		st->ask_until_ns = 0;
 		st->news_ns = s->now; /* somebody is at it: wait once more */
-		return;
-	}
-	if (st->busy_answer || s->now >= st->ask_until_ns || (st->asks && st->answers == st->asks))
+	} else if (all || s->now >= st->ask_until_ns) {
 		take(o, i);
+	}
 }
 
 static void consider_one(struct gw_swarm *s, struct questions *q, struct object *o, uint32_t i)
@@ -300,23 +302,24 @@ static void consider_one(struct gw_swarm *s, struct questions *q, struct object 
 	gw_host other = claimant(o, i);
 	uint32_t r = rank_unsuspected(s, st);
 	uint64_t patience = s->cfg.claim_timeout_ns * gw_min_u64(r, PATIENCE_RANKS_MAX);
-	int settled;
+	int settled = s->now >= s->view_ns + s->cfg.settle_ns;
 
 	if (st->ask_until_ns) {
-		heed_answers(s, o, i);
+		heed_answers(s, q, o, i, other);
 		return;
 	}
 	if (other != GW_HOST_NONE)
 		patience += s->cfg.claim_timeout_ns;
 	if (s->now < st->news_ns + patience)
 		return;
-	settled = s->now >= s->view_ns + s->cfg.settle_ns;
 	if (settled && st->rank == 0 && other == GW_HOST_NONE) {
 		take(o, i);
 		return;
 	}
 	if (s->regions[0].n == 0)
-		return;		/* just started: others may be found yet */
+		return; /* just started: others may be found yet */
+	st->asks = st->answered = st->fetching = 0;
+	st->ask_until_ns = s->now + s->cfg.ask_timeout_ns;
 	ask(s, q, o, i, other); /* who cannot be reached does not answer */
 }
 

@@ -1,8 +1,5 @@
 #include "swarm/swarm.h"
 
-#include <assert.h>
-#include <stdio.h>
-
 #include "swarm/inner.h"
 
 enum { MAGIC = 0x73776172 };

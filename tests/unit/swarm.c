@@ -109,6 +109,31 @@ START_TEST(leaves_of_the_piece_table_come_first)
 }
 END_TEST
 
+/* A region in which nobody is linked with all: owners are asked and claims are heard over links made for it. */
+START_TEST(a_large_region_needs_few_links)
+{
+	int i, k, links = 0;
+
+	net_init(&net, 21);
+	net.cfg.region_links = 4;
+	net.no_links = 1;
+	net_add(&net, 0);
+	for (i = 0; i < 20; i++)
+		net_add(&net, 1);
+	net_meet(&net);
+	net_object(&net, 0, 256, 0, 64 * KIB);
+	net_give(&net, 0, 0, 256);
+	net_want_all(&net, 0);
+	ck_assert(net_run(&net, 0, net.now + 60 * NET_S));
+	ck_assert_uint_le(net_into(&net, 0, 1), bound(net_payload(&net, 0)));
+	for (i = 1; i < net.n; i++)
+		for (k = i + 1; k < net.n; k++)
+			links += net.hosts[i].linked[k];
+	ck_assert_int_lt(links, 20 * 19 / 2);
+	net_free(&net);
+}
+END_TEST
+
 START_TEST(regions_form_a_chain)
 {
 	const struct gw_region_cost costs[] = {{"amber", "birch", 10}, {"birch", "cedar", 10}, {"amber", "cedar", 50}};
@@ -619,6 +644,7 @@ static Suite *suite(void)
 	tcase_add_test(t, owners_pull_once_across_the_border);
 	tcase_add_test(t, border_bytes_stay_under_the_bound);
 	tcase_add_test(t, leaves_of_the_piece_table_come_first);
+	tcase_add_test(t, a_large_region_needs_few_links);
 	tcase_add_test(t, regions_form_a_chain);
 	tcase_add_test(t, the_second_takes_over_when_the_owner_dies);
 	tcase_add_test(t, a_silent_owner_is_waited_for_only_so_long);

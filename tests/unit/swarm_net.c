@@ -384,7 +384,7 @@ void net_meet(struct net *n)
 		for (k = 0; k < n->n; k++)
 			if (i != k) {
 				introduce(n, i, k);
-				if (n->hosts[i].region == n->hosts[k].region)
+				if (!n->no_links && n->hosts[i].region == n->hosts[k].region)
 					link_both(n, i, k);
 			}
 	net_run(n, -1, n->now + 3 * NET_S); /* links up, views settled */

@@ -52,6 +52,7 @@ struct net {
 	struct gw_rng rng;
 	uint64_t now, steps, trace; /* trace: a hash over all that was sent */
 	uint64_t uplink_bytes_per_s, near_ns, far_ns;
+	int no_links; /* nobody but the swarm itself makes any */
 	uint64_t border_bytes[NET_OBJECTS][NET_REGIONS][NET_REGIONS]; /* object, from, to */
 	int crossed_by[NET_OBJECTS][NET_PIECES];		      /* host + 1 that pulled it first across */
 	int crossings[NET_OBJECTS][NET_PIECES][NET_REGIONS];
