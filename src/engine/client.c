@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/op.h"
 
 struct gw_client {
 	struct gw_client_config cfg;
@@ -118,32 +118,9 @@ static void resume(struct gw_client *c, uint64_t version)
 
 /* --- the memory --- */
 
-static int check(struct gw_client *c, struct gw_list_found *found)
+static int op(struct gw_client *c, enum gw_engine_op what, struct gw_list_found *found)
 {
-	memset(found, 0, sizeof *found);
-	return c->cfg.dev.ops->check(c->cfg.dev.dev, c->list, c->cfg.mem, c->cfg.segments, found);
-}
-
-/* Writes all places, reads them back, and moves the list's state along. */
-static int write_back(struct gw_client *c, int to_new, struct gw_list_found *found)
-{
-	enum gw_list_state begun = to_new ? GW_LIST_WRITING : GW_LIST_UNDOING;
-	enum gw_list_state done = to_new ? GW_LIST_WRITTEN : GW_LIST_UNDONE;
-	int err = 0;
-
-	if (gw_list_state(c->list) == done) /* cut short after the last store */
-		return check(c, found);
-	if (gw_list_state(c->list) != begun)
-		err = gw_list_set_state(c->list, begun);
-	if (!err)
-		err = c->cfg.dev.ops->write(c->cfg.dev.dev, c->list, c->cfg.mem, c->cfg.segments, to_new);
-	if (!err)
-		err = c->cfg.dev.ops->sync(c->cfg.dev.dev);
-	if (!err)
-		err = check(c, found);
-	if (!err && !found->neither_n && !(to_new ? found->old_n : found->new_n))
-		err = gw_list_set_state(c->list, done);
-	return err;
+	return gw_op_run(what, c->list, &c->cfg.dev, c->cfg.mem, c->cfg.segments, found);
 }
 
 /* Puts the memory where the page's decision says. 0, or why that cannot be shown. */
@@ -152,14 +129,12 @@ static int settle(struct gw_client *c, enum gw_decision d, uint64_t *version)
 	struct gw_list_found found;
 	int err;
 
-	if (d == GW_DECISION_NEW) {
-		*version = c->list->to;
-		err = check(c, &found);
-		return err ? err : found.neither_n || found.old_n ? GW_EPOISONED : 0;
-	}
-	*version = c->list->from;
-	err = write_back(c, 0, &found);
-	return err ? err : found.neither_n || found.new_n ? GW_EPOISONED : 0;
+	*version = d == GW_DECISION_NEW ? c->list->to : c->list->from;
+	err = op(c, d == GW_DECISION_NEW ? GW_OP_CHECK : GW_OP_UNDO, &found);
+	if (err)
+		return err;
+	/* Decided for new: all was written and checked before. */
+	return gw_op_ok(d == GW_DECISION_NEW ? GW_OP_WRITE : GW_OP_UNDO, &found) ? 0 : GW_EPOISONED;
 }
 
 /* --- messages --- */
@@ -187,6 +162,7 @@ static void on_refused(struct gw_client *c, const struct gw_m_eng_refused *m)
 	 * weights; that they are not what was served does. */
 	if (c->state != GW_CLIENT_DETACHED && (m->err == GW_EFINGERPRINT || m->err == GW_EBASE))
 		poison(c, m->text.p, m->text.n);
+	break_off(c, GW_EACCESS);
 }
 
 static int look_at_list(const struct gw_client *c, const struct gw_client_event *ev, const struct gw_m_eng_stage *m)
@@ -254,19 +230,15 @@ static void on_apply(struct gw_client *c, const struct gw_m_eng_apply *m)
 {
 	struct gw_list_found found = {0};
 	struct gw_m_eng_applied *answer;
-	int err;
+	int err = GW_EINVAL;
 
 	if (!c->cfg.in_process || !c->list || m->to != c->to ||
 	    (c->state != GW_CLIENT_PAUSED && c->state != GW_CLIENT_POISONED)) {
 		break_off(c, GW_ESTATE);
 		return;
 	}
-	if (m->op == GW_OP_CHECK)
-		err = check(c, &found);
-	else if (m->op == GW_OP_WRITE || m->op == GW_OP_UNDO)
-		err = write_back(c, m->op == GW_OP_WRITE, &found);
-	else
-		err = GW_EINVAL;
+	if (m->op >= GW_OP_CHECK && m->op <= GW_OP_UNDO)
+		err = op(c, (enum gw_engine_op)m->op, &found);
 	answer = &send(c, GW_MSG_eng_applied)->u.eng_applied;
 	*answer = (struct gw_m_eng_applied){.to = m->to, .op = m->op, .err = err, .old_n = found.old_n, .new_n = found.new_n,
 					    .neither_n = found.neither_n, .bad_segment = found.bad_segment,

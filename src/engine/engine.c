@@ -300,13 +300,12 @@ static int op_result(const struct gw_engine *e)
 
 	for (uint32_t i = 0; i < e->wanted; i++) {
 		const struct rank *r = &e->ranks[i];
-		uint64_t other = e->op == GW_OP_WRITE ? r->found.old_n : r->found.new_n;
 
 		if (!r->up)
 			continue;
 		if (r->err)
 			return r->err;
-		if (r->found.neither_n || other)
+		if (!gw_op_ok(e->op, &r->found))
 			err = GW_EBASE;
 	}
 	return err;

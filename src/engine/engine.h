@@ -13,7 +13,8 @@
  * event, so that it may run on a worker or in the engine's own process. Every wait has a timer.
  *
  * A rank that goes away voids the engine: what was begun is undone on the others, then they are let go, to
- * attach again with it. RANK_DOWN must come after the results of all work under way on that rank.
+ * attach again with it. RANK_DOWN of a rank comes when no work on its memory is under way any more, and stands for that
+ * work's result.
  */
 #ifndef GW_ENGINE_ENGINE_H
 #define GW_ENGINE_ENGINE_H
@@ -22,6 +23,7 @@
 #include <stdint.h>
 
 #include "engine/commit.h"
+#include "engine/op.h"
 #include "engine/plan.h"
 #include "patch/apply.h"
 
@@ -55,9 +57,6 @@ enum gw_engine_event_kind {
 	GW_EE_RESUMED,    /* rank, version */
 	GW_EE_TIMER,      /* key */
 };
-
-/* As in eng_apply. WRITE and UNDO read every place back after it. */
-enum gw_engine_op { GW_OP_NONE = 0, GW_OP_CHECK = 1, GW_OP_WRITE = 2, GW_OP_UNDO = 3 };
 
 struct gw_engine_event {
 	enum gw_engine_event_kind kind;

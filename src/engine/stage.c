@@ -16,6 +16,7 @@ struct staging {
 	struct gw_overlay *over;       /* one a rank, or NULL */
 	struct gw_pool pool;           /* serial where the devices are not row 0 */
 	struct gw_stage_worker *workers;
+	const struct gw_plan_window *only; /* the window that is staged by itself, or NULL: all that hold a change */
 	/* the batch at hand */
 	struct gw_stage_tile *tiles;
 	struct gw_stage_result *results;
@@ -141,6 +142,8 @@ static int put_result(struct staging *g, const struct gw_plan_tensor *t, const s
 {
 	int err = put_room(g, r->n);
 
+	if (!err && g->only)
+		return put_window(g, g->only, r);
 	for (size_t i = 0; !err && i < t->window_n; i++)
 		err = put_window(g, &t->windows[i], r);
 	return err;
@@ -229,7 +232,8 @@ static int run_tensor(struct staging *g, const struct gw_plan_tensor *t, const s
 		if (whole || !left_alone(g, p, i)) {
 			struct gw_stage_tile *tile = &g->tiles[n++];
 
-			*tile = (struct gw_stage_tile){.stage = g->s, .over = g->over, .tensor = t, .patch = p, .tile = i};
+			*tile = (struct gw_stage_tile){.stage = g->s, .over = g->over, .tensor = t,
+						       .only = g->only, .patch = p, .tile = i};
 			if (whole)
 				chunk_rect(t, i, &tile->rect);
 			else
@@ -258,6 +262,22 @@ static int staged_places(const struct staging *g, const struct gw_plan_tensor *t
 	return 0;
 }
 
+/* Where nobody knows what memory holds, copies may differ from their owners: each window is compared by itself. */
+static int run_windows(struct staging *g, const struct gw_plan_tensor *t, const struct gw_patch_tensor *p,
+		       struct gw_refusal *no)
+{
+	int err = 0;
+
+	if (!g->s->unknown)
+		return run_tensor(g, t, p, no);
+	for (size_t i = 0; !err && i < t->window_n; i++) {
+		g->only = &t->windows[i];
+		err = run_tensor(g, t, p, no);
+	}
+	g->only = NULL;
+	return err;
+}
+
 static int run_tensors(struct staging *g, struct gw_refusal *no)
 {
 	const struct gw_stage *s = g->s;
@@ -269,7 +289,7 @@ static int run_tensors(struct staging *g, struct gw_refusal *no)
 
 		if (t->opaque != GW_OPAQUE_NONE || (!p && !staged_places(g, t)))
 			continue;
-		err = run_tensor(g, t, p, no);
+		err = run_windows(g, t, p, no);
 		if (err)
 			return err;
 	}

@@ -123,6 +123,11 @@ static int gather_tile(const struct gw_stage_tile *t, struct gw_stage_worker *w)
 	struct gathering g = {.t = t, .w = w};
 
 	w->place_n = 0;
+	if (t->only) {
+		memset(w->view, 0, t->rect.rows * t->rect.cols * t->tensor->width);
+		g.rank = t->only->rank;
+		return gw_window_in_tile(&t->only->w, &t->rect, gather_piece, &g);
+	}
 	for (size_t i = 0; i < t->tensor->part_n; i++) {
 		const struct gw_plan_part *p = &t->tensor->parts[i];
 		int err;

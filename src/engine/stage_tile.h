@@ -38,6 +38,7 @@ struct gw_stage_tile {
 	const struct gw_stage *stage;
 	const struct gw_overlay *over;        /* one a rank, or NULL */
 	const struct gw_plan_tensor *tensor;
+	const struct gw_plan_window *only;    /* not NULL: gather from that window alone; what it does not hold means nothing */
 	const struct gw_patch_tensor *patch;  /* NULL: the patch leaves the tensor alone, only staged places count */
 	uint32_t tile;                        /* or chunk, of a WHOLE one */
 	struct gw_tile_rect rect;

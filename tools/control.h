@@ -1,0 +1,25 @@
+/* Talking to this host's daemon: one request, one answer, over RUN/control.sock. */
+#ifndef GW_TOOLS_CONTROL_H
+#define GW_TOOLS_CONTROL_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "wire/msg.h"
+
+#define CONTROL_RUN_DEFAULT "/run/godwit"
+
+struct control {
+	int fd;
+	struct gw_arena arena;
+	uint8_t *frame;
+};
+
+/* run: the folder of the sockets; NULL: the default. GW_EUNREACH where no daemon answers. */
+int control_open(struct control *c, const char *run, struct gw_diag *why);
+/* Sends, and waits for the answer, which lives until the next call. timeout_ms: -1 for ever. A ctl_reply with an error
+ * is returned as that error, its text in why. */
+int control_ask(struct control *c, const struct gw_msg *request, int timeout_ms, struct gw_msg *answer,
+		struct gw_diag *why);
+void control_close(struct control *c);
+
+#endif
