@@ -146,8 +146,9 @@ template <class T> GW_DEVICE void check_run(const columns &c, uint64_t run, gw_k
 		atomicAdd(&found->neither_n, (unsigned long long)neither_n);
 }
 
-extern "C" __global__ void gw_kernel_write(const uint8_t *list, uint64_t runs_at, uint32_t runs, const gw_dev_mem *mem,
-					   int to_new)
+/* Calls body(columns, run, a value of the element's type) for all runs, a warp each. */
+template <class Body>
+GW_DEVICE void each_run(const uint8_t *list, uint64_t runs_at, uint32_t runs, const gw_dev_mem *mem, Body body)
 {
 	for (uint64_t i = warp_id(); i < runs; i += warp_count()) {
 		const gw_list_run *r = (const gw_list_run *)(list + runs_at) + i;
@@ -155,41 +156,32 @@ extern "C" __global__ void gw_kernel_write(const uint8_t *list, uint64_t runs_at
 
 		switch (gw_ld(&r->width)) {
 		case 1:
-			write_run<uint8_t>(c, to_new);
+			body(c, i, uint8_t());
 			break;
 		case 2:
-			write_run<uint16_t>(c, to_new);
+			body(c, i, uint16_t());
 			break;
 		case 4:
-			write_run<uint32_t>(c, to_new);
+			body(c, i, uint32_t());
 			break;
 		default:
-			write_run<uint64_t>(c, to_new);
+			body(c, i, uint64_t());
 		}
 	}
+}
+
+extern "C" __global__ void gw_kernel_write(const uint8_t *list, uint64_t runs_at, uint32_t runs, const gw_dev_mem *mem,
+					   int to_new)
+{
+	each_run(list, runs_at, runs, mem,
+		 [=](const columns &c, uint64_t, auto element) { write_run<decltype(element)>(c, to_new); });
 }
 
 extern "C" __global__ void gw_kernel_check(const uint8_t *list, uint64_t runs_at, uint32_t runs, const gw_dev_mem *mem,
 					   gw_kernel_found *found)
 {
-	for (uint64_t i = warp_id(); i < runs; i += warp_count()) {
-		const gw_list_run *r = (const gw_list_run *)(list + runs_at) + i;
-		columns c = columns_of(list, r, mem);
-
-		switch (gw_ld(&r->width)) {
-		case 1:
-			check_run<uint8_t>(c, i, found);
-			break;
-		case 2:
-			check_run<uint16_t>(c, i, found);
-			break;
-		case 4:
-			check_run<uint32_t>(c, i, found);
-			break;
-		default:
-			check_run<uint64_t>(c, i, found);
-		}
-	}
+	each_run(list, runs_at, runs, mem,
+		 [=](const columns &c, uint64_t run, auto element) { check_run<decltype(element)>(c, run, found); });
 }
 
 /* proto/FINGERPRINT.md: S(seed, n). */

@@ -225,6 +225,61 @@ START_TEST(the_builder_refuses_what_it_must)
 }
 END_TEST
 
+/* A gap that does not fit starts a run; so do another segment, another width, another alignment, and the 4097th record.
+ */
+START_TEST(runs_are_cut_where_they_must_be)
+{
+	static const struct {
+		uint64_t at[2];
+		uint32_t segment;
+		unsigned width;
+		uint32_t runs;
+	} rows[] = {
+		{{10, 10 + 65535 * 2}, 0, 2, 1},
+		{{10, 10 + 65536 * 2}, 0, 2, 2},
+		{{10, 13}, 0, 2, 2},
+		{{10, 12}, 1, 2, 2},
+		{{10, 12}, 0, 4, 2},
+		{{10, 2}, 0, 2, 2},
+	};
+
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		struct lists_memory m = {0};
+		struct gw_list_build *b;
+		const struct gw_list_header *h;
+		const uint64_t bytes[2] = {1 << 20, 1 << 20};
+
+		ck_assert_int_eq(gw_list_build_new(&b, lists_mem(&m), (uint8_t[16]){0}, 1, 2, 1 << 20), 0);
+		ck_assert_int_eq(add_at(b, 0, 2, rows[i].at[0]), 0);
+		ck_assert_int_eq(add_at(b, rows[i].segment, rows[i].width, rows[i].at[1]), 0);
+		ck_assert_int_eq(gw_list_finish(b, &h, NULL), 0);
+		ck_assert_uint_eq(h->run_count, rows[i].runs);
+		ck_assert_int_eq(gw_list_check(h, h->bytes, bytes, 2, NULL), 0);
+		gw_list_build_free(b);
+		free(m.p);
+	}
+}
+END_TEST
+
+START_TEST(full_runs_are_closed)
+{
+	struct lists_memory m = {0};
+	struct gw_list_build *b;
+	const struct gw_list_header *h;
+	const uint64_t bytes = 5000;
+
+	ck_assert_int_eq(gw_list_build_new(&b, lists_mem(&m), (uint8_t[16]){0}, 1, 2, 1 << 20), 0);
+	for (uint64_t at = 0; at < GW_LIST_RUN_MAX + 1; at++)
+		ck_assert_int_eq(add_at(b, 0, 1, at), 0);
+	ck_assert_int_eq(gw_list_finish(b, &h, NULL), 0);
+	ck_assert_uint_eq(h->run_count, 2);
+	ck_assert_uint_eq(gw_list_runs(h)[0].count, GW_LIST_RUN_MAX);
+	ck_assert_int_eq(gw_list_check(h, h->bytes, &bytes, 1, NULL), 0);
+	gw_list_build_free(b);
+	free(m.p);
+}
+END_TEST
+
 START_TEST(states_move_as_the_header_says)
 {
 	/* from × to */
@@ -294,6 +349,8 @@ static Suite *suite(void)
 	tcase_add_test(c, hostile_lists_are_refused_or_sound);
 	tcase_add_test(c, a_byte_named_twice_is_refused);
 	tcase_add_test(c, the_builder_refuses_what_it_must);
+	tcase_add_test(c, runs_are_cut_where_they_must_be);
+	tcase_add_test(c, full_runs_are_closed);
 	tcase_add_test(c, states_move_as_the_header_says);
 	tcase_add_test(c, worked_bytes_of_the_page);
 	tcase_set_timeout(c, 60);
