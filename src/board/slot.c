@@ -1,11 +1,11 @@
 /*
- * The slot "board": what must survive a restart. Little-endian:
+ * The slot "board": what must survive a restart. Format, little-endian, proto/BOARD.md:
  *
  *     8    "GWBOARD1"
  *     4    policies
  *     for each:
  *       1    bytes of its name, then the name
- *       104  counters (trust/freshness.h)
+ *       88   counters (trust/freshness.h)
  *       4    bytes of its signed head, 0 where there was no room for it; then these
  */
 #include "board/inner.h"

@@ -12,8 +12,9 @@
  *
  * Nearest: by configured cost between regions, then by measured rate. If a nearer region is fetching it and lies nearer
  * to the one that has it, the owner waits up to claim_timeout without news for it: so regions form chains and trees.
- * The region of the origin works the same way inside: a piece that only one whole host has is taken from it by its
- * stripe's owner alone, while pieces keep coming.
+ * An origin is spared: while others of its region are fetching, a host that has all gives other regions only the
+ * stripes that it ranks first for, and inside its region a piece that nobody else has goes to the stripe's owner alone,
+ * one that fetching hosts have comes from these.
  *
  * Order. Objects by the key of WANT, largest first; the leaves of the piece table before the pieces they verify; peers
  * by least expected queue (bytes outstanding over measured rate); of what that peer has, the rarest piece in the
@@ -29,7 +30,7 @@
  * A restart resumes: OBJECT_OPEN says what is there, the rest is fetched. Patches of at most eager_max bytes are
  * pushed, by the one host that got a piece first, to its links inside the region.
  *
- * Limits: 256 objects; 2^18 pieces an object; bitmaps of 96 peers an object while it is incomplete (3 MiB);
+ * Limits: 256 objects; 2^18 pieces an object; bitmaps of 128 peers an object while it is incomplete (4 MiB);
  * 64 remote askers an object; 2048 pieces in flight; 16384 members; 256 regions; 4096 links.
  */
 #ifndef GW_SWARM_SWARM_H
@@ -45,7 +46,7 @@ enum {
 	GW_SWARM_STRIPES = 64,
 	GW_SWARM_OBJECTS_MAX = 256,
 	GW_SWARM_PIECES_MAX = 1 << 18,
-	GW_SWARM_PEERS_MAX = 96,  /* an object */
+	GW_SWARM_PEERS_MAX = 128, /* an object */
 	GW_SWARM_ASKERS_MAX = 64, /* of other regions, an object */
 	GW_SWARM_FLIGHTS_MAX = 2048,
 	GW_SWARM_MEMBERS_MAX = 16384,

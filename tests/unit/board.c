@@ -210,6 +210,43 @@ START_TEST(a_damaged_slot_is_an_error)
 }
 END_TEST
 
+/* The bytes worked out in proto/BOARD.md: they load, and their counters refuse what is older. */
+START_TEST(the_worked_slot)
+{
+	static const char head[] = "GWBOARD1\1\0\0\0\1p"
+				   "godwit-counters1";
+	static const uint8_t counters[24] = {1, [8] = 2, [16] = 3};
+	struct bn_host *h = &net.hosts[0];
+	int anchor, old, next;
+
+	bn_init(&net);
+	memcpy(h->slot, head, sizeof head - 1);
+	memset(h->slot + 30, 0x11, 16);
+	memcpy(h->slot + 46, counters, sizeof counters);
+	memset(h->slot + 70, 0xaa, 32);
+	h->slot_bytes = 106;
+	bn_add(&net);
+	bn_add(&net);
+	bn_link(&net, 0, 1);
+	anchor = bn_manifest(&net, RUN, 3, 3, MIB, -1, SMALL);
+	old = bn_head(&net, RUN, 1, anchor);
+	next = bn_head(&net, RUN, 3, anchor);
+	strcpy(net.records[old].head.policy, "p");
+	strcpy(net.records[next].head.policy, "p");
+	bn_receive(&net, 0, 1, old);
+	bn_run(&net, BN_S);
+	ck_assert_uint_eq(bn_counts(&net, 0).heads_rolled_back, 1);
+	ck_assert_ptr_null(bn_policy(&net, 0).head);
+	bn_receive(&net, 0, 1, next);
+	bn_run(&net, BN_S);
+	ck_assert_uint_eq(bn_policy(&net, 0).head->sequence, 3);
+	/* And they are what is written, but for the counters that moved on and the head. */
+	ck_assert_mem_eq(h->slot, head, sizeof head - 1);
+	ck_assert_uint_eq(h->slot_bytes, 106 + 300);
+	bn_free(&net);
+}
+END_TEST
+
 START_TEST(two_heads_for_one_place)
 {
 	int anchor, twin;
@@ -372,13 +409,11 @@ START_TEST(a_fresh_host_takes_anchor_and_chain)
 }
 END_TEST
 
-/* Versions 0 to 8 and a skip 0 to 8 of so many bytes. */
-static int with_skip(uint64_t skip_bytes)
+/* A skip 0 to 8 of so many bytes, beside the chain of which record 15 is the last. */
+static int add_skip(uint64_t bytes)
 {
-	int anchor = chain(8), skip, head;
+	int skip = bn_manifest(&net, RUN, 0, 8, bytes, 15, SMALL), head = bn_head(&net, RUN, 9, 15);
 
-	skip = bn_manifest(&net, RUN, 0, 8, skip_bytes, anchor + 15, SMALL);
-	head = bn_head(&net, RUN, 9, anchor + 15);
 	net.records[head].head.skip_count = 1;
 	net.records[head].head.skips[0].manifest = bn_id(&net, skip);
 	net.records[head].head.skips[0].to = 8;
@@ -387,6 +422,12 @@ static int with_skip(uint64_t skip_bytes)
 	bn_publish(&net, 0, head);
 	bn_run(&net, BN_S);
 	return skip;
+}
+
+static int with_skip(uint64_t skip_bytes)
+{
+	chain(8);
+	return add_skip(skip_bytes);
 }
 
 START_TEST(a_cheaper_skip_replaces_the_chain)
@@ -428,14 +469,7 @@ START_TEST(what_is_here_counts_little)
 	bn_run(&net, BN_S);
 	for (k = 1; k <= 8; k++)
 		bn_whole(&net, 1, 2 * k - 1);
-	skip = bn_manifest(&net, RUN, 0, 8, 2 * MIB, 15, SMALL);
-	k = bn_head(&net, RUN, 9, 15);
-	net.records[k].head.skip_count = 1;
-	net.records[k].head.skips[0].manifest = bn_id(&net, skip);
-	bn_seal(&net, k);
-	bn_publish(&net, 0, skip);
-	bn_publish(&net, 0, k);
-	bn_run(&net, BN_S);
+	skip = add_skip(2 * MIB);
 	ck_assert(knows(1, skip));
 	ck_assert(!bn_wanted(&net, 1, skip));
 	bn_free(&net);
@@ -661,6 +695,7 @@ static Suite *suite(void)
 	tcase_add_test(t, an_older_head_is_refused_again_and_again);
 	tcase_add_test(t, counters_survive_a_restart);
 	tcase_add_test(t, a_damaged_slot_is_an_error);
+	tcase_add_test(t, the_worked_slot);
 	tcase_add_test(t, two_heads_for_one_place);
 	tcase_add_test(t, a_missed_flood_is_healed);
 	tcase_add_test(t, partitions_heal_when_links_come_up);
