@@ -69,9 +69,9 @@ static int run(struct args *a)
 
 	if (!out == !place)
 		return gw_diag_set(&a->why, GW_EINVAL, "give either -o NEW or --in-place");
-	pool = cmd_pool(a, 0);
+	pool = patch_pool(a);
 	if (!pool)
-		return GW_ENOMEM;
+		return a->why.text[0] ? GW_EINVAL : GW_ENOMEM;
 	err = patch_file_open(&f, a->fs, a->pos[0], &a->why);
 	if (err)
 		return err;
@@ -85,6 +85,7 @@ static int run(struct args *a)
 static const struct opt opts[] = {
 	{"o", "NEW", "the checkpoint to write: appears whole or not at all"},
 	{"in-place", NULL, "change BASE itself, under a redo log: a run that was stopped is finished by the next"},
+	{"threads", "N", "at most so many at once (default: one a core, up to 16)"},
 	{"json", NULL, "say what was done as one JSON document"},
 	{NULL, NULL, NULL},
 };

@@ -30,9 +30,9 @@ static int run(struct args *a)
 		return gw_diag_set(&a->why, GW_EINVAL, "where shall the patch go? Give -o FILE");
 	if (a->count != (nothing ? 1 : 2))
 		return gw_diag_set(&a->why, GW_EINVAL, "%s", nothing ? "with --from-nothing only NEW is given" : "give OLD and NEW");
-	pool = cmd_pool(a, 0);
+	pool = patch_pool(a);
 	if (!pool)
-		return GW_ENOMEM;
+		return a->why.text[0] ? GW_EINVAL : GW_ENOMEM;
 	err = nothing ? 0 : gw_checkpoint_open(&old, a->fs, a->pos[0], &a->why);
 	if (!err)
 		err = gw_checkpoint_open(&new_, a->fs, a->pos[nothing ? 0 : 1], &a->why);
@@ -47,6 +47,7 @@ static const struct opt opts[] = {
 	{"o", "FILE", "the patch file to write"},
 	{"from-nothing", NULL, "no OLD: a patch that holds the whole of NEW"},
 	{"force", NULL, "replace FILE if it is there"},
+	{"threads", "N", "at most so many at once (default: one a core, up to 16)"},
 	{"json", NULL, "say what changed as one JSON document"},
 	{NULL, NULL, NULL},
 };

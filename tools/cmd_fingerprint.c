@@ -7,6 +7,7 @@
 
 #include "patch/disk.h"
 #include "patch/fingerprint.h"
+#include "tools/patch_report.h"
 
 static json_t *as_json(const struct gw_checkpoint *c, uint64_t (*lanes)[2], const uint64_t model[2])
 {
@@ -52,11 +53,11 @@ static int run(struct args *a)
 {
 	struct gw_checkpoint *c;
 	uint64_t (*lanes)[2], model[2];
-	struct gw_pool *pool = cmd_pool(a, 0);
+	struct gw_pool *pool = patch_pool(a);
 	int err;
 
 	if (!pool)
-		return GW_ENOMEM;
+		return a->why.text[0] ? GW_EINVAL : GW_ENOMEM;
 	err = gw_checkpoint_open(&c, a->fs, a->pos[0], &a->why);
 	if (err)
 		return err;
@@ -72,6 +73,7 @@ static int run(struct args *a)
 }
 
 static const struct opt opts[] = {
+	{"threads", "N", "at most so many at once (default: one a core, up to 16)"},
 	{"json", NULL, "as one JSON document"},
 	{NULL, NULL, NULL},
 };

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "patch/fingerprint.h"
 
@@ -34,6 +35,15 @@ int patch_file_close(struct patch_file *f, const char *path, struct gw_diag *why
 	gw_patch_close(f->pt);
 	err = gw_fs_unmap(f->fs, &f->map);
 	return err ? gw_diag_set(why, err, "%s: %s", path, gw_err_text(err)) : 0;
+}
+
+struct gw_pool *patch_pool(struct args *a)
+{
+	enum { MOST = 16, MOST_ASKED = 256 };
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t threads = cores < 1 ? 1 : cores > MOST ? MOST : (uint64_t)cores;
+
+	return arg_u64(a, "threads", 1, MOST_ASKED, &threads) ? NULL : cmd_pool(a, (unsigned)threads);
 }
 
 static const char *kind_name(enum gw_patch_tensor_kind kind)

@@ -16,6 +16,10 @@ int patch_file_open(struct patch_file *f, struct gw_fs *fs, const char *path, st
 /* GW_ESHRUNK where the file was cut meanwhile; f is closed either way. */
 int patch_file_close(struct patch_file *f, const char *path, struct gw_diag *why);
 
+/* Threads for the verbs that walk over checkpoints: --threads, which the verb declares, or one a core, at most 16, since
+ * each has a few MiB of scratch. NULL with a message. */
+struct gw_pool *patch_pool(struct args *a);
+
 /* The document of `diff --json` and `inspect --json`; NULL when out of memory. */
 json_t *patch_json(const struct gw_patch *pt);
 void patch_table(const struct gw_patch *pt);
