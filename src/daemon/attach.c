@@ -257,7 +257,7 @@ static void do_poison(struct gw_attach *a, int err)
 
 	snprintf(a->last_error, sizeof a->last_error, "poisoned: %.480s", text);
 	GW_LOG(GW_LOG_ERR, "engine poisoned", "why", text, NULL);
-	m.u.eng_poison.text = (struct gw_text){.p = a->last_error, .n = strlen(a->last_error)};
+	m.u.eng_poison.text = (struct gw_text){.p = text, .n = strlen(text)};
 	send_all(a, &m);
 	a->told_served = GW_VERSION_NONE;
 }
