@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/publish.h"
 #include "io/os/clock.h"
+#include "trust/join.h"
 #include "wire/codec.h"
 
 enum { MEMBERS_FILE_MAX = 64 << 20, REPLY_ARENA = 1 << 20 };
@@ -148,7 +149,6 @@ static int store_member(struct gw_fs *fs, const struct gw_config *c, const void 
 static int refresh_member(struct gw_identity *id, struct gw_fs *fs, const struct gw_config *c, struct gw_diag *why)
 {
 	struct gw_member want = id->member;
-	struct gw_bytes certificate = gw_member_certificate(id->member_bytes, id->member_n);
 	uint64_t now = gw_clock_wall_ns();
 	struct gw_wr w;
 	int err;
@@ -159,7 +159,7 @@ static int refresh_member(struct gw_identity *id, struct gw_fs *fs, const struct
 	/* Later than the last, whatever the clock says. */
 	want.stamp_ns = now > id->member.stamp_ns ? now : id->member.stamp_ns + 1;
 	gw_wr_init(&w, GW_MEMBER_MAX);
-	err = gw_member_sign(&want, certificate.p, certificate.n, id->key.sk, &w, why);
+	err = gw_member_renew(&want, id->member_bytes, id->member_n, id->key.sk, &w, why);
 	if (!err)
 		err = w.err;
 	if (!err)
@@ -251,23 +251,15 @@ static int first_host(struct join *j, struct gw_diag *why)
 	return err;
 }
 
-/* From the pinned record, version by version, to the newest. */
-static int walk_roots(struct join *j, const struct gw_m_join_reply *r, struct gw_diag *why)
+/* From the pinned record, version by version, to the newest, which is the one that is kept. */
+static int take_roots(struct join *j, const struct gw_m_join_reply *r, struct gw_diag *why)
 {
-	int err = r->roots.n ? 0 : GW_EMALFORMED;
+	int err = gw_join_roots(r, &j->token.root, NULL, &j->root, why);
 
-	for (size_t i = 0; !err && i < r->roots.n; i++) {
-		struct gw_bytes b = r->roots.v[i].signed_bytes;
-		struct gw_root next;
-
-		err = i ? gw_root_next(&j->root, b.p, b.n, &next, why) : gw_root_open(b.p, b.n, &j->token.root, &next, why);
-		if (err)
-			break;
-		j->root = next;
-		gw_wr_free(&j->root_bytes);
-		gw_wr_bytes(&j->root_bytes, b.p, b.n);
-	}
-	return err ? gw_diag_wrap(why, err, "the root records of the host that was asked") : j->root_bytes.err;
+	if (err)
+		return gw_diag_wrap(why, err, "the root records of the host that was asked");
+	gw_wr_bytes(&j->root_bytes, r->roots.v[r->roots.n - 1].signed_bytes.p, r->roots.v[r->roots.n - 1].signed_bytes.n);
+	return j->root_bytes.err;
 }
 
 static int save_members(struct join *j, const struct gw_m_join_reply *r, struct gw_diag *why)
@@ -296,7 +288,7 @@ static int read_reply(struct join *j, const struct gw_wr *reply, struct gw_diag 
 		err = gw_diag_set(why, GW_EACCESS, "the join was refused: %.*s", (int)m.u.join_reply.reason.n,
 				  m.u.join_reply.reason.p);
 	if (!err)
-		err = walk_roots(j, &m.u.join_reply, why);
+		err = take_roots(j, &m.u.join_reply, why);
 	if (!err)
 		err = save_members(j, &m.u.join_reply, why);
 	gw_arena_reset(&arena);
