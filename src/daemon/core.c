@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "board/board.h"
 #include "daemon/island.h"
-#include "daemon/net.h"
+#include "daemon/links.h"
 #include "io/os/clock.h"
 
 /* An event that waits, with copies of what it points to. Only the parts of this process give rise to such events
@@ -92,13 +92,13 @@ static void act_on(struct gw_core *c, const struct gw_action *act, int *not_dura
 		break;
 	case GW_ACT_SEND:
 		if (!*not_durable)
-			gw_net_send(c->net, act->host, act->msg, act->bulk);
+			gw_links_send(c->links, act->host, act->msg, act->bulk);
 		break;
 	case GW_ACT_CONNECT:
-		gw_net_connect(c->net, act->host);
+		gw_links_connect(c->links, act->host);
 		break;
 	case GW_ACT_DISCONNECT:
-		gw_net_disconnect(c->net, act->host);
+		gw_links_disconnect(c->links, act->host);
 		break;
 	case GW_ACT_PERSIST:
 		*not_durable |= persist(c, act);

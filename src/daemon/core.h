@@ -21,7 +21,7 @@
 
 enum { GW_CORE_PUBLISHERS_MAX = 8, GW_CORE_QUERIES_MAX = 64 };
 
-struct gw_net;
+struct gw_links;
 struct gw_island;
 
 /* A health query on its way: answered exactly once, with NULL where there is no answer. */
@@ -45,7 +45,7 @@ struct gw_core {
 	struct gw_actions actions;
 	struct gw_objects *objects;
 	struct gw_verify verify;
-	struct gw_net *net;
+	struct gw_links *links;
 	struct gw_island *island;
 	struct gw_key release;
 	struct gw_publisher *publishers[GW_CORE_PUBLISHERS_MAX];

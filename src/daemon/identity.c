@@ -6,10 +6,10 @@
 #include "base/log.h"
 #include "base/publish.h"
 #include "io/os/clock.h"
+#include "io/zmq/join.h"
 #include "trust/join.h"
-#include "wire/codec.h"
 
-enum { MEMBERS_FILE_MAX = 64 << 20, REPLY_ARENA = 1 << 20 };
+enum { MEMBERS_FILE_MAX = 64 << 20, REPLY_ARENA = 1 << 20, JOIN_TIMEOUT_MS = 10000 };
 
 /* The configured path, or its place in STATE; malloced. */
 static char *place(const struct gw_config *c, const char *configured, const char *name)
@@ -272,46 +272,28 @@ static int save_members(struct join *j, const struct gw_m_join_reply *r, struct 
 	return gw_identity_save_members(j->fs, j->c, records, n, why);
 }
 
-static int read_reply(struct join *j, const struct gw_wr *reply, struct gw_diag *why)
+static int ask(struct join *j, struct gw_diag *why)
 {
+	struct gw_m_join_request req = {.member = {j->record.p, j->record.n}};
+	struct gw_m_join_reply reply;
+	struct gw_net_config own = {0};
 	struct gw_arena arena;
-	struct gw_msg m;
+	uint8_t *frame = NULL;
 	int err;
 
+	memcpy(req.root, j->token.root.b, sizeof req.root);
+	memcpy(own.curve_pk, j->key.curve_pk, sizeof own.curve_pk);
+	memcpy(own.curve_sk, j->key.curve_sk, sizeof own.curve_sk);
 	gw_arena_init(&arena, REPLY_ARENA);
-	err = gw_msg_decode(reply->p, reply->n, &arena, &m);
-	if (!err && m.type != GW_MSG_join_reply)
-		err = GW_EMALFORMED;
-	if (err)
-		err = gw_diag_set(why, err, "the answer to the join request: %s", gw_err_text(err));
-	else if (m.u.join_reply.status)
-		err = gw_diag_set(why, GW_EACCESS, "the join was refused: %.*s", (int)m.u.join_reply.reason.n,
-				  m.u.join_reply.reason.p);
+	err = gw_join_request(&j->token, (unsigned)gw_clock_mono_ns() % j->token.bootstrap_count, &own, &req, JOIN_TIMEOUT_MS,
+			      &arena, &frame, &reply, why);
+	gw_wipe(&own, sizeof own);
 	if (!err)
-		err = take_roots(j, &m.u.join_reply, why);
+		err = take_roots(j, &reply, why);
 	if (!err)
-		err = save_members(j, &m.u.join_reply, why);
+		err = save_members(j, &reply, why);
 	gw_arena_reset(&arena);
-	return err;
-}
-
-static int ask(struct join *j, const struct gw_join_client *client, struct gw_diag *why)
-{
-	struct gw_msg m = {.type = GW_MSG_join_request};
-	struct gw_wr frame, reply;
-	int err;
-
-	m.u.join_request.member = (struct gw_bytes){j->record.p, j->record.n};
-	memcpy(m.u.join_request.root, j->token.root.b, 32);
-	gw_wr_init(&frame, 8192);
-	gw_wr_init(&reply, REPLY_ARENA);
-	err = gw_msg_encode(&m, &frame);
-	if (!err)
-		err = client->ask(client->ctx, &j->token, &j->key, frame.p, frame.n, &reply, why);
-	if (!err)
-		err = read_reply(j, &reply, why);
-	gw_wr_free(&frame);
-	gw_wr_free(&reply);
+	free(frame);
 	return err;
 }
 
@@ -324,7 +306,7 @@ static int store_root(struct join *j, struct gw_diag *why)
 	return err;
 }
 
-static int join(struct join *j, const char *token, size_t n, const struct gw_join_client *client, struct gw_diag *why)
+static int join(struct join *j, const char *token, size_t n, struct gw_diag *why)
 {
 	int err = gw_token_parse(&j->token, token, n, why);
 	int first;
@@ -343,7 +325,7 @@ static int join(struct join *j, const char *token, size_t n, const struct gw_joi
 	if (!err)
 		err = gw_token_join(&j->token, first ? &j->root : NULL, &j->key, gw_clock_wall_ns(), &j->member, &j->record, why);
 	if (!err && !first)
-		err = ask(j, client, why);
+		err = ask(j, why);
 	/* What was signed before the root was known is checked now. */
 	if (!err)
 		err = gw_member_open(&j->root, gw_clock_wall_ns(), j->record.p, j->record.n, &j->member, why);
@@ -352,8 +334,7 @@ static int join(struct join *j, const char *token, size_t n, const struct gw_joi
 	return err ? err : store_member(j->fs, j->c, j->record.p, j->record.n, why);
 }
 
-int gw_identity_join(struct gw_fs *fs, const struct gw_config *c, const char *token, size_t n,
-		     const struct gw_join_client *client, struct gw_diag *why)
+int gw_identity_join(struct gw_fs *fs, const struct gw_config *c, const char *token, size_t n, struct gw_diag *why)
 {
 	struct join *j = calloc(1, sizeof *j);
 	int err;
@@ -364,7 +345,7 @@ int gw_identity_join(struct gw_fs *fs, const struct gw_config *c, const char *to
 	j->c = c;
 	gw_wr_init(&j->record, GW_MEMBER_MAX);
 	gw_wr_init(&j->root_bytes, GW_ROOT_MAX);
-	err = join(j, token, n, client, why);
+	err = join(j, token, n, why);
 	gw_wr_free(&j->record);
 	gw_wr_free(&j->root_bytes);
 	gw_token_wipe(&j->token);

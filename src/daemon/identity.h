@@ -32,18 +32,10 @@ int gw_identity_load(struct gw_identity *id, struct gw_fs *fs, const struct gw_c
 /* Wipes the keys; a zeroed one is fine. */
 void gw_identity_free(struct gw_identity *id);
 
-/* Asks one of the token's hosts; see io/zmq/join.h. Appends the reply's frame to w. */
-struct gw_join_client {
-	void *ctx;
-	int (*ask)(void *ctx, const struct gw_token *t, const struct gw_key *host, const void *frame, size_t n,
-		   struct gw_wr *reply, struct gw_diag *why);
-};
-
 /* Becomes a member: makes keys where there are none, signs the member record with the token's key, tells a member
  * (unless the token names none: then this is the mesh's first host, and trust.root must be the token's), and stores
  * what came back, checked against the pinned root. */
-int gw_identity_join(struct gw_fs *fs, const struct gw_config *c, const char *token, size_t n,
-		     const struct gw_join_client *client, struct gw_diag *why);
+int gw_identity_join(struct gw_fs *fs, const struct gw_config *c, const char *token, size_t n, struct gw_diag *why);
 
 /* Calls `each` for every stored record; bad ones are skipped, a missing file is no error. */
 int gw_identity_members(struct gw_fs *fs, const struct gw_config *c,

@@ -177,6 +177,16 @@ static void retry(void *ctx, uint64_t key)
 	submit(j->o, j);
 }
 
+static void done(struct gw_job *job, int err);
+
+static void resend(void *ctx, uint64_t key)
+{
+	struct job *j = ctx;
+
+	(void)key;
+	done(&j->job, 0);
+}
+
 static void done_open(struct gw_objects *o, struct job *j, int err)
 {
 	if (!err && !j->e->object)
@@ -206,12 +216,16 @@ static void done_check(struct gw_objects *o, struct job *j, int err)
 		put_failed(o, j->e, err);
 }
 
-static void done_send(struct gw_objects *o, struct job *j, int err)
+/* 1 where the link's queue is full: the block is kept and offered again. */
+static int done_send(struct gw_objects *o, struct job *j, int err)
 {
-	if (!err && !j->e->dropped)
-		(void)o->cfg.send(o->cfg.send_ctx, j->host, &j->e->id, j->piece, j->offset, j->bytes, j->n);
+	if (!err && !j->e->dropped &&
+	    o->cfg.send(o->cfg.send_ctx, j->host, &j->e->id, j->piece, j->offset, j->bytes, j->n) == GW_EAGAIN &&
+	    !gw_loop_at(o->cfg.loop, gw_loop_now_ns(o->cfg.loop) + RETRY_NS, resend, j, 0))
+		return 1;
 	/* Sent or not, it is off this host's queue: who asked asks again in time. */
 	put_sent(o, j);
+	return 0;
 }
 
 static void done_sync(struct gw_objects *o, struct job *j, int err)
@@ -250,7 +264,8 @@ static void done(struct gw_job *job, int err)
 		done_check(o, j, err);
 		break;
 	case SEND:
-		done_send(o, j, err);
+		if (done_send(o, j, err))
+			return;
 		break;
 	case DROP:
 		if (err && err != GW_ENOENT)

@@ -1,0 +1,315 @@
+#include "daemon/links.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/map.h"
+#include "daemon/core.h"
+#include "io/os/clock.h"
+#include "io/zmq/join.h"
+#include "io/zmq/peers.h"
+#include "trust/join.h"
+#include "wire/codec.h"
+
+enum { FRAME_ARENA = 1 << 20, REPLY_MEMBERS = 32 };
+
+/* What is needed to dial a member, and to know it when it speaks. */
+struct peer {
+	uint8_t identity[32], curve[32];
+	char region[GW_NAME_MAX + 1];
+	uint64_t stamp_ns;
+	char control[GW_ADDRESS_MAX + 1], bulk[GW_ADDRESS_MAX + 1]; /* empty: cannot be dialled from here */
+};
+
+struct gw_links {
+	struct gw_core *core;
+	struct gw_net *net;
+	struct gw_peers *peers;
+	struct gw_join *join;
+	struct gw_map by_curve, by_identity;
+	struct gw_arena arena;
+	uint64_t bad_frames;
+};
+
+static struct peer *peer_of(const struct gw_links *l, gw_host host)
+{
+	const struct gw_roster_entry *e = gw_roster_at(gw_mesh_roster(gw_node_mesh(l->core->node)), host);
+
+	return e && e->record ? gw_map_get(&l->by_identity, e->record->identity, 32) : NULL;
+}
+
+static gw_host host_of(const struct gw_links *l, const uint8_t curve[32])
+{
+	const struct peer *p = gw_map_get(&l->by_curve, curve, 32);
+	const struct gw_roster_entry *e = p ? gw_roster_find(gw_mesh_roster(gw_node_mesh(l->core->node)), p->identity) : NULL;
+
+	return e ? e->host : GW_HOST_NONE;
+}
+
+/* --- in --- */
+
+static void on_frame(void *ctx, const uint8_t key[GW_NET_KEY], enum gw_channel channel, const uint8_t *p, size_t n)
+{
+	struct gw_links *l = ctx;
+	struct gw_msg m;
+	struct gw_event ev = {.kind = GW_EV_MSG, .host = host_of(l, key), .msg = &m};
+	int err;
+
+	(void)channel;
+	if (ev.host == GW_HOST_NONE)
+		return; /* admitted, but the mesh has not heard of it yet; it will say it again */
+	err = gw_msg_decode(p, n, &l->arena, &m);
+	if (!err)
+		gw_core_put(l->core, &ev);
+	else if (err != GW_EUNKNOWN && !(l->bad_frames++ & 0xff)) /* a newer host may send what we do not know */
+		GW_LOG(GW_LOG_WARN, "a message does not decode", "error", gw_err_text(err), NULL);
+	gw_arena_reset(&l->arena);
+}
+
+static void on_link(struct gw_links *l, const uint8_t key[GW_NET_KEY], enum gw_event_kind kind)
+{
+	struct gw_event ev = {.kind = kind, .host = host_of(l, key)};
+
+	if (ev.host != GW_HOST_NONE)
+		gw_core_put(l->core, &ev);
+}
+
+static void on_up(void *ctx, const uint8_t key[GW_NET_KEY])
+{
+	on_link(ctx, key, GW_EV_LINK_UP);
+}
+
+static void on_down(void *ctx, const uint8_t key[GW_NET_KEY])
+{
+	on_link(ctx, key, GW_EV_LINK_DOWN);
+}
+
+static void on_writable(void *ctx, const uint8_t key[GW_NET_KEY], enum gw_channel channel)
+{
+	(void)ctx; /* blocks are offered again by their own timer; control messages are not kept */
+	(void)key;
+	(void)channel;
+}
+
+static void on_bad(void *ctx, const uint8_t key[GW_NET_KEY], const char *reason)
+{
+	struct gw_links *l = ctx;
+	const struct peer *p = gw_map_get(&l->by_curve, key, 32);
+	char id[GW_KEY_ID_CHARS];
+
+	GW_LOG(GW_LOG_WARN, "a connection was dropped", "host", p ? gw_key_id(id, p->identity) : "unknown", "reason", reason,
+	       NULL);
+}
+
+/* --- out --- */
+
+void gw_links_admit(struct gw_links *l, const struct gw_member *m)
+{
+	const struct gw_address *a = gw_member_address(m, l->core->identity.member.region);
+	struct peer *p = gw_map_get(&l->by_identity, m->identity, 32), *other = gw_map_get(&l->by_curve, m->curve, 32);
+	int fresh = !p;
+
+	if (other && memcmp(other->identity, m->identity, 32)) {
+		GW_LOG(GW_LOG_WARN, "two hosts claim one transport key; the first keeps it", "host", m->name, NULL);
+		return;
+	}
+	if (p && p->stamp_ns > m->stamp_ns)
+		return;
+	if (fresh)
+		p = calloc(1, sizeof *p);
+	if (!p || gw_net_admit(l->net, m->curve)) {
+		GW_LOG(GW_LOG_WARN, "a member cannot be admitted", "host", m->name, NULL);
+		if (fresh)
+			free(p);
+		return;
+	}
+	if (!fresh && memcmp(p->curve, m->curve, 32)) {
+		gw_net_expel(l->net, p->curve);
+		(void)gw_map_del(&l->by_curve, p->curve, 32);
+	}
+	memcpy(p->identity, m->identity, 32);
+	memcpy(p->curve, m->curve, 32);
+	(void)snprintf(p->region, sizeof p->region, "%s", m->region);
+	p->stamp_ns = m->stamp_ns;
+	(void)snprintf(p->control, sizeof p->control, "%s", a ? a->control : "");
+	(void)snprintf(p->bulk, sizeof p->bulk, "%s", a ? a->bulk : "");
+	if (gw_map_put(&l->by_identity, p->identity, 32, p, NULL) || gw_map_put(&l->by_curve, p->curve, 32, p, NULL))
+		gw_logf(GW_LOG_ERR, "out of memory: a member is not reachable until the next start");
+}
+
+void gw_links_connect(struct gw_links *l, gw_host host)
+{
+	const struct peer *p = peer_of(l, host);
+	struct gw_event down = {.kind = GW_EV_LINK_DOWN, .host = host};
+	struct gw_diag why = {""};
+
+	if (p && p->control[0] && !gw_peers_connect(l->peers, p->curve, p->control, p->bulk, &why))
+		return;
+	if (why.text[0])
+		GW_LOG(GW_LOG_WARN, "a link cannot be opened", "error", why.text, NULL);
+	gw_core_put(l->core, &down);
+}
+
+void gw_links_disconnect(struct gw_links *l, gw_host host)
+{
+	const struct peer *p = peer_of(l, host);
+
+	if (p)
+		gw_peers_disconnect(l->peers, p->curve);
+}
+
+static int send_msg(struct gw_links *l, gw_host host, const struct gw_msg *msg, enum gw_channel channel)
+{
+	const struct peer *p = peer_of(l, host);
+	struct gw_wr w;
+	int err;
+
+	if (!p)
+		return GW_EUNREACH;
+	gw_wr_init(&w, 512 * 1024);
+	err = gw_msg_encode(msg, &w);
+	assert(err != GW_EUNKNOWN && err != GW_EINVAL);
+	if (!err)
+		err = gw_peers_send(l->peers, p->curve, channel, w.p, w.n);
+	gw_wr_free(&w);
+	return err;
+}
+
+void gw_links_send(struct gw_links *l, gw_host host, const struct gw_msg *msg, int bulk)
+{
+	(void)send_msg(l, host, msg, bulk ? GW_CHANNEL_BULK : GW_CHANNEL_CONTROL);
+}
+
+int gw_links_send_block(struct gw_links *l, gw_host host, const struct gw_digest *object, uint32_t piece, uint64_t offset,
+			const void *p, size_t bytes)
+{
+	struct gw_msg m = {.type = GW_MSG_block};
+
+	memcpy(m.u.block.object, object->b, 32);
+	m.u.block.piece = piece;
+	m.u.block.offset = (uint32_t)offset;
+	m.u.block.data = (struct gw_bytes){p, bytes};
+	return send_msg(l, host, &m, GW_CHANNEL_BULK);
+}
+
+/* --- newcomers --- */
+
+static void tell_mesh(struct gw_links *l, const struct gw_member *m, struct gw_bytes record)
+{
+	struct gw_event ev = {.kind = GW_EV_MEMBER_RECORD, .host = GW_HOST_NONE, .raw = record};
+
+	if (gw_verify_record(m, record, &ev.record))
+		return;
+	gw_links_admit(l, m);
+	gw_core_put(l->core, &ev);
+	gw_member_record_unref(ev.record);
+}
+
+/* This host, then members that are in, those of the newcomer's region first. */
+static void list_members(struct gw_links *l, const char *region, struct gw_arena *arena, struct gw_m_join_reply *reply)
+{
+	const struct gw_roster *r = gw_mesh_roster(gw_node_mesh(l->core->node));
+	const struct gw_identity *id = &l->core->identity;
+
+	reply->members.v = gw_arena_array(arena, REPLY_MEMBERS, sizeof reply->members.v[0]);
+	if (!reply->members.v)
+		return;
+	reply->members.v[reply->members.n++].signed_bytes = (struct gw_bytes){id->member_bytes, id->member_n};
+	for (int near = 1; near >= 0; near--)
+		for (gw_host h = 1; h < r->n && reply->members.n < REPLY_MEMBERS; h++) {
+			const struct gw_roster_entry *e = gw_roster_at(r, h);
+
+			if (e && gw_roster_is_in(e) && e->record && !strcmp(e->record->region, region) == near)
+				reply->members.v[reply->members.n++].signed_bytes = e->record->certificate;
+		}
+}
+
+static int on_join(void *ctx, const uint8_t curve[GW_NET_KEY], const struct gw_m_join_request *req, struct gw_arena *arena,
+		   struct gw_m_join_reply *reply, struct gw_diag *why)
+{
+	struct gw_links *l = ctx;
+	const struct gw_identity *id = &l->core->identity;
+	struct gw_member m;
+	int err = gw_join_check(&id->root, gw_clock_wall_ns(), req, &m, why);
+
+	if (!err && memcmp(m.curve, curve, sizeof m.curve))
+		err = gw_diag_set(why, GW_EUNTRUSTED, "the member record names another transport key than this connection's");
+	if (err)
+		return err;
+	reply->roots.v = gw_arena_array(arena, 1, sizeof reply->roots.v[0]);
+	if (!reply->roots.v)
+		return GW_ENOMEM;
+	reply->roots.n = 1;
+	reply->roots.v[0].signed_bytes = (struct gw_bytes){id->root_bytes, id->root_n};
+	list_members(l, m.region, arena, reply);
+	tell_mesh(l, &m, req->member);
+	GW_LOG(GW_LOG_NOTICE, "a host joined", "host", m.name, "region", m.region, NULL);
+	return 0;
+}
+
+/* --- life --- */
+
+static int bind_all(struct gw_links *l, struct gw_diag *why)
+{
+	const struct gw_config *c = l->core->cfg;
+	struct gw_peers_config peers = {
+		.net = l->net,
+		.loop = l->core->loop,
+		.bind = {c->network_control, c->network_bulk},
+		.seed = gw_clock_mono_ns(),
+		.ctx = l,
+		.frame = on_frame,
+		.up = on_up,
+		.down = on_down,
+		.writable = on_writable,
+		.bad = on_bad,
+	};
+	struct gw_join_config join = {.net = l->net, .loop = l->core->loop, .bind = c->network_join, .seed = gw_clock_mono_ns(),
+				      .ctx = l, .answer = on_join};
+	int err = gw_peers_new(&l->peers, &peers, why);
+
+	if (!err && c->network_join[0])
+		err = gw_join_new(&l->join, &join, why);
+	return err;
+}
+
+int gw_links_new(struct gw_links **out, struct gw_core *core, struct gw_diag *why)
+{
+	struct gw_links *l = calloc(1, sizeof *l);
+	struct gw_net_config net = {0};
+	int err;
+
+	if (!l)
+		return GW_ENOMEM;
+	l->core = core;
+	gw_map_init(&l->by_curve, gw_clock_mono_ns());
+	gw_map_init(&l->by_identity, gw_clock_mono_ns());
+	gw_arena_init(&l->arena, FRAME_ARENA);
+	memcpy(net.curve_pk, core->identity.key.curve_pk, sizeof net.curve_pk);
+	memcpy(net.curve_sk, core->identity.key.curve_sk, sizeof net.curve_sk);
+	err = gw_net_new(&l->net, &net, why);
+	gw_wipe(&net, sizeof net);
+	if (!err)
+		err = bind_all(l, why);
+	if (err) {
+		gw_links_free(l);
+		return err;
+	}
+	*out = l;
+	return 0;
+}
+
+void gw_links_free(struct gw_links *l)
+{
+	if (!l)
+		return;
+	gw_join_free(l->join);
+	gw_peers_free(l->peers);
+	gw_net_free(l->net);
+	gw_map_free(&l->by_curve, NULL);
+	gw_map_free(&l->by_identity, free);
+	gw_arena_reset(&l->arena);
+	free(l);
+}
