@@ -277,6 +277,26 @@ int gw_publish_bytes(struct gw_fs *fs, const char *path, unsigned flags, const v
 	return gw_publish_commit(&p, why);
 }
 
+int gw_publish_link(struct gw_fs *fs, const char *target, const char *path, struct gw_diag *why)
+{
+	struct gw_publish p;
+	int err = name_it(&p, fs, path, why);
+
+	if (!err)
+		err = gw_fs_symlink(fs, target, p.temp);
+	if (!err)
+		err = gw_fs_rename(fs, p.temp, p.path);
+	if (!err)
+		err = sync_parent(&p);
+	if (err) {
+		(void)gw_diag_set(why, err, "cannot make the link %s: %s", path, gw_err_text(err));
+		gw_publish_abort(&p);
+		return err;
+	}
+	clear(&p);
+	return 0;
+}
+
 int gw_publish_sync(struct gw_fs *fs, struct gw_file *f, struct gw_diag *why)
 {
 	int err = gw_fs_sync(fs, f);

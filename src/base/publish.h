@@ -42,6 +42,9 @@ int gw_publish_move(struct gw_fs *fs, const char *from, const char *to, struct g
 /* Begin, write, commit in one. */
 int gw_publish_bytes(struct gw_fs *fs, const char *path, unsigned flags, const void *p, size_t n, struct gw_diag *why);
 
+/* A symbolic link at path to target, which replaces the one that is there. */
+int gw_publish_link(struct gw_fs *fs, const char *target, const char *path, struct gw_diag *why);
+
 /* An append or rewrite in place that a redo log or digests protect: makes what was written durable. */
 int gw_publish_sync(struct gw_fs *fs, struct gw_file *f, struct gw_diag *why);
 

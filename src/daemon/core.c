@@ -151,6 +151,8 @@ static void step(struct gw_core *c, const struct gw_event *given)
 
 void gw_core_put(struct gw_core *c, const struct gw_event *ev)
 {
+	if (c->stopping)
+		return; /* the workers are being let go: what they still answer has nowhere to lead */
 	if (c->busy) {
 		wait_in_line(c, ev);
 		return;
@@ -167,6 +169,17 @@ void gw_core_put(struct gw_core *c, const struct gw_event *ev)
 		free(p);
 	}
 	c->busy = 0;
+}
+
+void gw_core_drop_pending(struct gw_core *c)
+{
+	while (c->first) {
+		struct gw_core_pending *p = c->first;
+
+		c->first = p->next;
+		free(p);
+	}
+	c->last = &c->first;
 }
 
 static void sink_put(void *ctx, const struct gw_event *ev)
@@ -217,6 +230,5 @@ void gw_core_leave(struct gw_core *c)
 {
 	struct gw_event ev = {.kind = GW_EV_LEAVE};
 
-	c->leaving = 1;
 	gw_core_put(c, &ev);
 }

@@ -53,8 +53,8 @@ struct gw_core {
 	struct gw_core_query queries[GW_CORE_QUERIES_MAX];
 	uint64_t next_query;
 	struct gw_core_pending *first, **last; /* events that wait */
-	int busy;
-	int leaving;
+	struct gw_timer save_timer;
+	int busy, stopping;
 };
 
 /* Reads the state folder and starts all parts. On error what was started is stopped. `cfg` stays the caller's. */
@@ -62,11 +62,11 @@ int gw_core_start(struct gw_core **out, struct gw_loop *loop, struct gw_fs *fs, 
 /* Says good-bye to the mesh; the loop should turn for a moment after it, so that the words get out. */
 void gw_core_leave(struct gw_core *core);
 void gw_core_stop(struct gw_core *core);
-/* After SIGHUP changed *cfg. */
-void gw_core_reconfigured(struct gw_core *core);
 
 /* now_ns and wall_ns are filled in. */
 void gw_core_put(struct gw_core *core, const struct gw_event *ev);
+/* Events that still wait come to nothing: the host stops. */
+void gw_core_drop_pending(struct gw_core *core);
 struct gw_sink gw_core_sink(struct gw_core *core);
 
 /* GW_EAGAIN when too many are under way. */

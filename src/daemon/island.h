@@ -9,6 +9,7 @@
 #ifndef GW_DAEMON_ISLAND_H
 #define GW_DAEMON_ISLAND_H
 
+#include "base/err.h"
 #include "wire/step.h"
 
 struct gw_core;

@@ -217,12 +217,12 @@ static void list_members(struct gw_links *l, const char *region, struct gw_arena
 	if (!reply->members.v)
 		return;
 	reply->members.v[reply->members.n++].signed_bytes = (struct gw_bytes){id->member_bytes, id->member_n};
-	for (int near = 1; near >= 0; near--)
+	for (int far = 0; far <= 1; far++)
 		for (gw_host h = 1; h < r->n && reply->members.n < REPLY_MEMBERS; h++) {
 			const struct gw_roster_entry *e = gw_roster_at(r, h);
 
-			if (e && gw_roster_is_in(e) && e->record && !strcmp(e->record->region, region) == near)
-				reply->members.v[reply->members.n++].signed_bytes = e->record->certificate;
+			if (e && gw_roster_is_in(e) && e->record && (strcmp(e->record->region, region) != 0) == far)
+				reply->members.v[reply->members.n++].signed_bytes = e->record->raw;
 		}
 }
 

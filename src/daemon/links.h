@@ -6,6 +6,7 @@
 #define GW_DAEMON_LINKS_H
 
 #include "trust/member.h"
+#include "base/err.h"
 #include "wire/step.h"
 
 struct gw_core;

@@ -26,15 +26,17 @@ struct job {
 int gw_verify_record(const struct gw_member *m, struct gw_bytes signed_bytes, struct gw_member_record **out)
 {
 	struct gw_member_record from = {
-		.issued_ns = m->stamp_ns,
+		.stamp_ns = m->stamp_ns,
 		.expires_ns = m->expires_ns,
 		.roles = m->roles,
 		.name = m->name,
 		.region = m->region,
-		.certificate = signed_bytes,
+		.island = m->island,
+		.raw = signed_bytes,
 	};
 
 	memcpy(from.identity, m->identity, sizeof from.identity);
+	memcpy(from.curve, m->curve, sizeof from.curve);
 	for (uint32_t i = 0; i < m->address_count; i++)
 		from.dial |= m->addresses[i].scope == GW_SCOPE_REGION ? GW_DIAL_REGION : GW_DIAL_ANY;
 	return gw_member_record_new(&from, out);

@@ -1,0 +1,354 @@
+/* Starting and stopping a host: the state folder read, the parts made, in the order in which they need each other. */
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/publish.h"
+#include "daemon/core.h"
+#include "daemon/island.h"
+#include "daemon/links.h"
+#include "io/os/clock.h"
+#include "io/os/pool.h"
+
+enum { BOOTSTRAP_MAX = 4096, JOBS_MAX = 8192, WORKERS_DEFAULT_MAX = 8 };
+
+#define SAVE_MEMBERS_NS 30000000000ull
+
+static unsigned worker_count(const struct gw_config *c)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (c->limits_workers)
+		return (unsigned)c->limits_workers;
+	return cores < 1 ? 1 : cores > WORKERS_DEFAULT_MAX ? WORKERS_DEFAULT_MAX : (unsigned)cores;
+}
+
+static int make_folders(const struct gw_config *c, struct gw_fs *fs, struct gw_diag *why)
+{
+	int err = gw_fs_mkdir(fs, c->host_state);
+
+	if (err && err != GW_EEXIST)
+		return gw_diag_set(why, err, "cannot make %s: %s", c->host_state, gw_err_text(err));
+	(void)gw_publish_sweep(fs, c->host_state);
+	return 0;
+}
+
+/* --- the node --- */
+
+struct boot {
+	struct gw_core *core;
+	struct gw_member_record *v[BOOTSTRAP_MAX];
+	size_t n;
+};
+
+static int add_bootstrap(void *ctx, const void *bytes, size_t n)
+{
+	struct boot *b = ctx;
+	struct gw_member m;
+
+	if (b->n == BOOTSTRAP_MAX || gw_member_open(&b->core->identity.root, gw_clock_wall_ns(), bytes, n, &m, NULL))
+		return 0; /* expired, or of another mesh: of no use */
+	if (gw_verify_record(&m, (struct gw_bytes){bytes, n}, &b->v[b->n]))
+		return GW_ENOMEM;
+	b->n++;
+	gw_links_admit(b->core->links, &m);
+	return 0;
+}
+
+static int slot(struct gw_core *c, const char *name, uint8_t **p, struct gw_bytes *out, struct gw_diag *why)
+{
+	size_t n = 0;
+	int err = gw_store_get(c->store, name, p, &n, why);
+
+	out->p = *p;
+	out->n = n;
+	return err == GW_ENOENT ? 0 : err;
+}
+
+static int costs(const struct gw_config *c, const char *region, struct gw_region_cost **out, size_t *n)
+{
+	struct gw_region_cost *v = calloc(c->cost_count + 1, sizeof *v);
+
+	if (!v)
+		return GW_ENOMEM;
+	for (uint32_t i = 0; i < c->cost_count; i++)
+		v[i] = (struct gw_region_cost){region, c->costs[i].region, c->costs[i].cost};
+	*out = v;
+	*n = c->cost_count;
+	return 0;
+}
+
+static int make_node(struct gw_core *c, struct gw_diag *why)
+{
+	struct gw_node_config cfg = {0};
+	struct gw_member_record *self = NULL;
+	struct gw_region_cost *cost = NULL;
+	struct boot *b = calloc(1, sizeof *b);
+	uint8_t *mesh = NULL, *board = NULL;
+	int err = b ? 0 : GW_ENOMEM;
+
+	randombytes_buf(&cfg.seed, sizeof cfg.seed);
+	if (!err) {
+		b->core = c;
+		err = gw_identity_members(c->fs, c->cfg, add_bootstrap, b, why);
+	}
+	if (!err)
+		err = gw_verify_record(&c->identity.member,
+				       (struct gw_bytes){c->identity.member_bytes, c->identity.member_n}, &self);
+	if (!err)
+		err = slot(c, "mesh", &mesh, &cfg.mesh.stored, why);
+	if (!err)
+		err = slot(c, "board", &board, &cfg.board.persisted, why);
+	if (!err)
+		err = costs(c->cfg, c->identity.member.region, &cost, &cfg.swarm.cost_count);
+	if (!err) {
+		cfg.mesh.self = self;
+		cfg.mesh.bootstrap = b->v;
+		cfg.mesh.bootstrap_count = b->n;
+		cfg.board.freshness_floor_ns = c->cfg->trust_freshness_floor;
+		cfg.swarm.costs = cost;
+		cfg.swarm.budget_bytes = c->cfg->limits_memory / 4;
+		cfg.swarm.eager_max_bytes = c->cfg->limits_eager_max;
+		cfg.swarm.upload_bytes_per_s = c->cfg->limits_rate;
+		err = gw_node_new(&cfg, &c->node, why);
+	}
+	for (size_t i = 0; b && i < b->n; i++)
+		gw_member_record_unref(b->v[i]);
+	gw_member_record_unref(self);
+	free(b);
+	free(cost);
+	free(mesh);
+	free(board);
+	return err;
+}
+
+/* --- what is in the store --- */
+
+struct known {
+	struct gw_core *core;
+	struct gw_diag *why;
+};
+
+static int tell_object(void *ctx, const struct gw_digest *id)
+{
+	struct known *k = ctx;
+	struct gw_manifest m;
+	struct gw_event ev = {.kind = GW_EV_MANIFEST, .host = GW_HOST_SELF, .manifest = &m};
+	uint8_t *bytes;
+	size_t n;
+
+	if (gw_store_manifest(k->core->store, id, &bytes, &n)) {
+		GW_LOG(GW_LOG_WARN, "an object's manifest is damaged; it is dropped", NULL);
+		return gw_store_drop(k->core->store, id, k->why);
+	}
+	if (!gw_root_open_manifest(&k->core->identity.root, bytes, n, &m, NULL)) {
+		ev.raw = (struct gw_bytes){bytes, n};
+		gw_core_put(k->core, &ev);
+	}
+	free(bytes);
+	return 0;
+}
+
+/* --- publishers --- */
+
+static int load_release_key(struct gw_core *c, struct gw_diag *why)
+{
+	const char *path = c->cfg->publish_release_key;
+	uint8_t *text;
+	size_t n;
+	int err;
+
+	if (!path[0])
+		return gw_diag_set(why, GW_ECONFIG, "publish.policy is set, so publish.release_key must be too");
+	err = gw_identity_read_file(c->fs, path, GW_KEY_FILE_MAX, &text, &n, why);
+	if (err)
+		return err;
+	err = gw_key_parse(&c->release, (char *)text, n, why);
+	gw_wipe(text, n);
+	free(text);
+	if (!err && (!c->release.secret || c->release.kind != GW_KEY_RELEASE))
+		err = gw_diag_set(why, GW_ECONFIG, "%s does not hold a release key", path);
+	return err;
+}
+
+static int add_publisher(struct gw_core *c, const char *policy, struct gw_diag *why)
+{
+	struct gw_publisher_config cfg = {
+		.policy = policy,
+		.fs = c->fs,
+		.state = c->cfg->host_state,
+		.loop = c->loop,
+		.workers = c->workers,
+		.pool = &c->pool,
+		.store = c->store,
+		.root = &c->identity.root,
+		.release = &c->release,
+		.head_expiry_ns = c->cfg->publish_head_expiry,
+		.head_renew_ns = c->cfg->publish_head_renew,
+		.sink = gw_core_sink(c),
+	};
+
+	if (c->publisher_count == GW_CORE_PUBLISHERS_MAX)
+		return gw_diag_set(why, GW_ECONFIG, "publish.policy: at most %d", GW_CORE_PUBLISHERS_MAX);
+	int err = gw_publisher_new(&c->publishers[c->publisher_count], &cfg, why);
+
+	c->publisher_count += !err;
+	return err;
+}
+
+static int make_publishers(struct gw_core *c, struct gw_diag *why)
+{
+	char *list = c->cfg->publish_policy, *names, *save = NULL;
+	int err = 0;
+
+	if (!list[0])
+		return 0;
+	err = load_release_key(c, why);
+	names = strdup(list);
+	if (!names)
+		err = err ? err : GW_ENOMEM;
+	for (char *name = err ? NULL : strtok_r(names, ", ", &save); !err && name; name = strtok_r(NULL, ", ", &save)) {
+		/* Kept for the publisher's life: the configuration's own text is one string. */
+		char *keep = strdup(name);
+
+		err = keep ? add_publisher(c, keep, why) : GW_ENOMEM;
+		if (err)
+			free(keep);
+	}
+	free(names);
+	return err;
+}
+
+/* --- members to dial first, next time --- */
+
+static void save_members(void *ctx)
+{
+	struct gw_core *c = ctx;
+	const struct gw_roster *r = gw_mesh_roster(gw_node_mesh(c->node));
+	struct gw_bytes *v = calloc(r->n + 1, sizeof *v);
+	size_t n = 0;
+
+	for (gw_host h = 1; v && h < r->n && n < BOOTSTRAP_MAX; h++) {
+		const struct gw_roster_entry *e = gw_roster_at(r, h);
+
+		if (e && e->record && gw_roster_is_in(e))
+			v[n++] = e->record->raw;
+	}
+	if (n) /* alone now does not mean that there was nobody */
+		(void)gw_identity_save_members(c->fs, c->cfg, v, n, NULL);
+	free(v);
+	(void)gw_timer_set(c->loop, &c->save_timer, gw_loop_now_ns(c->loop) + SAVE_MEMBERS_NS);
+}
+
+/* --- life --- */
+
+static void admit(void *ctx, const struct gw_member *m)
+{
+	gw_links_admit(((struct gw_core *)ctx)->links, m);
+}
+
+static int send_block(void *ctx, gw_host host, const struct gw_digest *object, uint32_t piece, uint64_t offset,
+		      const void *p, size_t n)
+{
+	return gw_links_send_block(((struct gw_core *)ctx)->links, host, object, piece, offset, p, n);
+}
+
+static int make_parts(struct gw_core *c, struct gw_diag *why)
+{
+	struct gw_objects_config objects = {
+		.loop = c->loop, .root = &c->identity.root, .sink = gw_core_sink(c), .send = send_block, .send_ctx = c};
+	int err = gw_workers_new(&c->workers, c->loop, worker_count(c->cfg), JOBS_MAX, why);
+
+	if (!err)
+		err = gw_pool_threads_init(&c->pool, worker_count(c->cfg), why);
+	if (!err)
+		err = gw_store_open(&c->store, c->fs, c->cfg->host_state, c->cfg->limits_disk, why);
+	if (!err)
+		err = gw_links_new(&c->links, c, why);
+	if (!err)
+		err = make_node(c, why);
+	c->verify = (struct gw_verify){.workers = c->workers, .root = &c->identity.root, .sink = gw_core_sink(c),
+				       .member = admit, .member_ctx = c};
+	objects.workers = c->workers;
+	objects.store = c->store;
+	if (!err)
+		err = gw_objects_new(&c->objects, &objects);
+	if (!err)
+		err = gw_island_new(&c->island, c, why);
+	return err ? err : make_publishers(c, why);
+}
+
+static int begin(struct gw_core *c, struct gw_diag *why)
+{
+	struct gw_event start = {.kind = GW_EV_START};
+	struct known k = {c, why};
+	int err;
+
+	gw_core_put(c, &start);
+	gw_island_report(c->island);
+	err = gw_store_list(c->store, tell_object, &k);
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < c->publisher_count; i++)
+		gw_publisher_start(c->publishers[i]);
+	c->save_timer.fire = save_members;
+	c->save_timer.ctx = c;
+	return gw_timer_set(c->loop, &c->save_timer, gw_loop_now_ns(c->loop) + SAVE_MEMBERS_NS / 10);
+}
+
+int gw_core_start(struct gw_core **out, struct gw_loop *loop, struct gw_fs *fs, struct gw_config *cfg, struct gw_diag *why)
+{
+	struct gw_core *c = calloc(1, sizeof *c);
+	int err;
+
+	if (!c)
+		return GW_ENOMEM;
+	c->cfg = cfg;
+	c->fs = fs;
+	c->loop = loop;
+	c->last = &c->first;
+	gw_actions_init(&c->actions);
+	err = make_folders(cfg, fs, why);
+	if (!err)
+		err = gw_identity_load(&c->identity, fs, cfg, why);
+	if (!err)
+		err = make_parts(c, why);
+	if (!err)
+		err = begin(c, why);
+	if (err) {
+		gw_core_stop(c);
+		return err;
+	}
+	*out = c;
+	return 0;
+}
+
+void gw_core_stop(struct gw_core *c)
+{
+	if (!c)
+		return;
+	c->stopping = 1;
+	gw_timer_stop(c->loop, &c->save_timer);
+	if (c->workers)
+		gw_workers_free(c->workers);
+	for (uint32_t i = 0; i < c->publisher_count; i++) {
+		char *policy = (char *)(uintptr_t)gw_publisher_policy(c->publishers[i]);
+
+		gw_publisher_free(c->publishers[i]);
+		free(policy);
+	}
+	gw_island_free(c->island);
+	gw_objects_free(c->objects);
+	gw_node_free(c->node);
+	gw_links_free(c->links);
+	if (c->store)
+		gw_store_free(c->store);
+	gw_pool_threads_free(&c->pool);
+	gw_key_wipe(&c->release);
+	gw_identity_free(&c->identity);
+	gw_core_drop_pending(c);
+	gw_actions_free(&c->actions);
+	free(c);
+}
