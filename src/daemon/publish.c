@@ -29,7 +29,7 @@ struct record {
 
 struct gw_publisher {
 	struct gw_publisher_config cfg;
-	char *dir;
+	char *policy, *dir;
 	char slot[GW_POLICY_NAME_MAX + 16];
 	struct record rec;
 	uint64_t sequence;        /* of the last head */
@@ -377,6 +377,12 @@ int gw_publisher_new(struct gw_publisher **out, const struct gw_publisher_config
 	if (!p)
 		return GW_ENOMEM;
 	p->cfg = *cfg;
+	p->policy = strdup(cfg->policy);
+	if (!p->policy) {
+		free(p);
+		return GW_ENOMEM;
+	}
+	p->cfg.policy = p->policy;
 	p->renew.fire = renew;
 	p->renew.ctx = p;
 	(void)snprintf(p->slot, sizeof p->slot, "publish-%s", cfg->policy);
@@ -404,6 +410,7 @@ void gw_publisher_free(struct gw_publisher *p)
 	if (!p)
 		return;
 	gw_timer_stop(p->cfg.loop, &p->renew);
+	free(p->policy);
 	free(p->dir);
 	free(p);
 }

@@ -25,7 +25,7 @@
 struct gw_publisher;
 
 struct gw_publisher_config {
-	const char *policy;
+	const char *policy;           /* copied */
 	struct gw_fs *fs;
 	const char *state;            /* STATE */
 	struct gw_loop *loop;

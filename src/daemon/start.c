@@ -190,9 +190,11 @@ static int add_publisher(struct gw_core *c, const char *policy, struct gw_diag *
 		.sink = gw_core_sink(c),
 	};
 
+	int err;
+
 	if (c->publisher_count == GW_CORE_PUBLISHERS_MAX)
 		return gw_diag_set(why, GW_ECONFIG, "publish.policy: at most %d", GW_CORE_PUBLISHERS_MAX);
-	int err = gw_publisher_new(&c->publishers[c->publisher_count], &cfg, why);
+	err = gw_publisher_new(&c->publishers[c->publisher_count], &cfg, why);
 
 	c->publisher_count += !err;
 	return err;
@@ -209,14 +211,8 @@ static int make_publishers(struct gw_core *c, struct gw_diag *why)
 	names = strdup(list);
 	if (!names)
 		err = err ? err : GW_ENOMEM;
-	for (char *name = err ? NULL : strtok_r(names, ", ", &save); !err && name; name = strtok_r(NULL, ", ", &save)) {
-		/* Kept for the publisher's life: the configuration's own text is one string. */
-		char *keep = strdup(name);
-
-		err = keep ? add_publisher(c, keep, why) : GW_ENOMEM;
-		if (err)
-			free(keep);
-	}
+	for (char *name = err ? NULL : strtok_r(names, ", ", &save); !err && name; name = strtok_r(NULL, ", ", &save))
+		err = add_publisher(c, name, why);
 	free(names);
 	return err;
 }
@@ -333,12 +329,8 @@ void gw_core_stop(struct gw_core *c)
 	gw_timer_stop(c->loop, &c->save_timer);
 	if (c->workers)
 		gw_workers_free(c->workers);
-	for (uint32_t i = 0; i < c->publisher_count; i++) {
-		char *policy = (char *)(uintptr_t)gw_publisher_policy(c->publishers[i]);
-
+	for (uint32_t i = 0; i < c->publisher_count; i++)
 		gw_publisher_free(c->publishers[i]);
-		free(policy);
-	}
 	gw_island_free(c->island);
 	gw_objects_free(c->objects);
 	gw_node_free(c->node);
