@@ -226,6 +226,12 @@ struct gw_publisher *gw_core_publisher(struct gw_core *c, const char *policy)
 	return NULL;
 }
 
+void gw_core_reconfigured(struct gw_core *c)
+{
+	for (uint32_t i = 0; i < c->publisher_count; i++)
+		gw_publisher_pace(c->publishers[i], c->cfg->publish_head_expiry, c->cfg->publish_head_renew);
+}
+
 void gw_core_leave(struct gw_core *c)
 {
 	struct gw_event ev = {.kind = GW_EV_LEAVE};

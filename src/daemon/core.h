@@ -21,8 +21,11 @@
 
 enum { GW_CORE_PUBLISHERS_MAX = 8, GW_CORE_QUERIES_MAX = 64 };
 
-struct gw_links;
+struct gw_control;
+struct gw_engine_requests;
 struct gw_island;
+struct gw_links;
+struct gw_requests;
 
 /* A health query on its way: answered exactly once, with NULL where there is no answer. */
 struct gw_core_query {
@@ -47,6 +50,9 @@ struct gw_core {
 	struct gw_verify verify;
 	struct gw_links *links;
 	struct gw_island *island;
+	struct gw_engine_requests *engine_requests;
+	struct gw_requests *requests;
+	struct gw_control *control;
 	struct gw_key release;
 	struct gw_publisher *publishers[GW_CORE_PUBLISHERS_MAX];
 	uint32_t publisher_count;
@@ -59,6 +65,8 @@ struct gw_core {
 
 /* Reads the state folder and starts all parts. On error what was started is stopped. `cfg` stays the caller's. */
 int gw_core_start(struct gw_core **out, struct gw_loop *loop, struct gw_fs *fs, struct gw_config *cfg, struct gw_diag *why);
+/* SIGHUP changed *cfg: the parts that hold a copy of a key take it over. */
+void gw_core_reconfigured(struct gw_core *core);
 /* Says good-bye to the mesh; the loop should turn for a moment after it, so that the words get out. */
 void gw_core_leave(struct gw_core *core);
 void gw_core_stop(struct gw_core *core);

@@ -1,6 +1,5 @@
 /*
- * godwitd: so far the attach socket and the control socket of one host. Patches come from files that a tool names
- * on the control socket.
+ * godwitd: one host. Without --base a member of a mesh (daemon/core.h); with it an engine alone (daemon/alone.h).
  */
 #include <config.h>
 #include <errno.h>
@@ -10,27 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/hex.h"
 #include "base/log.h"
-#include "base/publish.h"
-#include "daemon/attach.h"
-#include "daemon/config.h"
-#include "daemon/control.h"
-#include "daemon/engine_requests.h"
-#include "daemon/versions.h"
+#include "daemon/alone.h"
+#include "daemon/core.h"
+#include "io/os/clock.h"
 #include "io/os/fs_os.h"
 #include "io/os/notify.h"
-#include "io/os/pool.h"
-#include "weights/checkpoint.h"
 
-enum { JOBS_MAX = 4096 };
+#define LEAVE_NS 300000000ull /* for the words of good-bye to get out */
 
 struct options {
-	const char *config, *state, *run, *base;
+	const char *config, *state, *run, *join, *base;
 	uint8_t base_run[16];
 	uint64_t base_version;
-	int check;
+	int check, print_config;
 };
 
 struct host {
@@ -38,95 +33,24 @@ struct host {
 	struct gw_config cfg;
 	struct gw_fs *fs;
 	struct gw_loop *loop;
-	struct gw_workers *workers;
-	struct gw_pool pool;
-	struct gw_versions *versions;
-	struct gw_attach *attach;
-	struct gw_control *control;
-	struct gw_engine_requests *requests;
+	struct gw_core *core;   /* in a mesh, */
+	struct gw_alone *alone; /* or without one */
+	int ending;
 };
 
 static const char usage[] =
-	"usage: godwitd [--config FILE] [--state DIR] [--run DIR] [--base DIR [--base-version N] [--base-run HEX]] [--check]\n"
+	"usage: godwitd [--config FILE] [--join FILE|-] [--state DIR] [--run DIR] [--check]\n"
+	"       godwitd --base DIR [--base-version N] [--base-run HEX] [--state DIR] [--run DIR]\n"
 	"\n"
 	"  --config FILE       configuration (default: /etc/godwit/godwit.conf where it is there)\n"
+	"  --join FILE|-       a token from `godwit mesh invite`: become a member first (- reads standard input)\n"
 	"  --state DIR         durable state (default: host.state of the configuration)\n"
 	"  --run DIR           sockets (default: host.run)\n"
-	"  --base DIR          a checkpoint folder: a version that engines may attach with\n"
+	"  --check             read the configuration, say what is wrong with it, and end\n"
+	"  --print-config      every key with its default, as a configuration file, and end\n"
+	"  --base DIR          no mesh: engines attach with this checkpoint, patches come from files\n"
 	"  --base-version N    its number (default 0)\n"
-	"  --base-run HEX      its run, 32 hexadecimal digits (default: zero)\n"
-	"  --check             read the configuration, say what is wrong with it, and end\n";
-
-/* --- hooks: what the attach module asks, and what it tells --- */
-
-static struct gw_table *hook_find(void *ctx, const uint8_t run[16], uint64_t version)
-{
-	return gw_versions_find(((struct host *)ctx)->versions, run, version);
-}
-
-static struct gw_table *hook_at(void *ctx, uint32_t i)
-{
-	return gw_versions_at(((struct host *)ctx)->versions, i);
-}
-
-static int hook_keep(void *ctx, struct gw_table *t, struct gw_diag *why)
-{
-	return gw_versions_keep(((struct host *)ctx)->versions, t, why);
-}
-
-/* On a worker; options and the file table do not change. */
-static void hook_bits(void *ctx, const struct gw_table *t, const char *tensor,
-		      void (*each)(void *arg, const void *p, uint64_t n), void *arg)
-{
-	const struct host *h = ctx;
-	const struct gw_tensor *ct;
-	struct gw_checkpoint *c;
-
-	if (!h->opt.base || gw_table_version(t) != h->opt.base_version ||
-	    memcmp(gw_table_run(t), h->opt.base_run, 16) != 0 || gw_checkpoint_open(&c, h->fs, h->opt.base, NULL))
-		return;
-	ct = gw_checkpoint_find(c, tensor);
-	if (ct)
-		each(arg, ct->p, ct->bytes);
-	gw_checkpoint_close(c);
-}
-
-static void hook_served(void *ctx, const uint8_t run[16], uint64_t version)
-{
-	(void)run;
-	gw_engine_requests_served(((struct host *)ctx)->requests, version);
-}
-
-static void hook_staged(void *ctx, uint64_t version)
-{
-	gw_engine_requests_staged(((struct host *)ctx)->requests, version);
-}
-
-static void hook_failed(void *ctx, uint64_t version, int err, const char *text)
-{
-	gw_engine_requests_failed(((struct host *)ctx)->requests, version, err, text);
-}
-
-static void hook_scrubbed(void *ctx, int err, const char *text)
-{
-	gw_engine_requests_scrubbed(((struct host *)ctx)->requests, err, text);
-}
-
-static void hook_changed(void *ctx)
-{
-	struct gw_attach_status s;
-	char line[64];
-
-	gw_attach_status(((struct host *)ctx)->attach, &s);
-	snprintf(line, sizeof line, "STATUS=engine %s", gw_engine_state_text(s.state));
-	(void)gw_notify(line); /* nobody may be listening */
-	GW_LOG(GW_LOG_DEBUG, "engine", "state", gw_engine_state_text(s.state), NULL);
-}
-
-static int hook_request(void *ctx, uint64_t who, const struct gw_msg *m)
-{
-	return gw_engine_requests_handle(((struct host *)ctx)->requests, who, m);
-}
+	"  --base-run HEX      its run, 32 hexadecimal digits (default: zero)\n";
 
 /* --- options --- */
 
@@ -143,9 +67,10 @@ static int parse_options(int argc, char **argv, struct options *o, struct gw_dia
 {
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'}, {"state", required_argument, NULL, 's'},
-		{"run", required_argument, NULL, 'r'},    {"base", required_argument, NULL, 'b'},
-		{"base-version", required_argument, NULL, 'v'}, {"base-run", required_argument, NULL, 'u'},
-		{"check", no_argument, NULL, 'k'},        {"help", no_argument, NULL, 'h'},
+		{"run", required_argument, NULL, 'r'},    {"join", required_argument, NULL, 'j'},
+		{"base", required_argument, NULL, 'b'},   {"base-version", required_argument, NULL, 'v'},
+		{"base-run", required_argument, NULL, 'u'}, {"check", no_argument, NULL, 'k'},
+		{"print-config", no_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0},
 	};
 	int c;
@@ -155,6 +80,7 @@ static int parse_options(int argc, char **argv, struct options *o, struct gw_dia
 		case 'c': o->config = optarg; break;
 		case 's': o->state = optarg; break;
 		case 'r': o->run = optarg; break;
+		case 'j': o->join = optarg; break;
 		case 'b': o->base = optarg; break;
 		case 'v':
 			if (read_u64(optarg, &o->base_version))
@@ -165,152 +91,220 @@ static int parse_options(int argc, char **argv, struct options *o, struct gw_dia
 				return gw_diag_set(why, GW_EINVAL, "--base-run %s: not 32 hexadecimal digits", optarg);
 			break;
 		case 'k': o->check = 1; break;
+		case 'p': o->print_config = 1; break;
 		case 'h':
-			fputs(usage, stdout);
+			(void)fputs(usage, stdout);
 			exit(0);
 		case 'V':
-			puts("godwitd " PACKAGE_VERSION);
+			(void)puts("godwitd " PACKAGE_VERSION);
 			exit(0);
 		default: return gw_diag_set(why, GW_EINVAL, "see godwitd --help");
 		}
 	}
+	if (o->base && o->join)
+		return gw_diag_set(why, GW_EINVAL, "--base is for a host without a mesh, --join for one in it");
 	return optind == argc ? 0 : gw_diag_set(why, GW_EINVAL, "unexpected: %s", argv[optind]);
 }
 
-static int load_config(struct host *h, struct gw_diag *why)
+static int take_path(char *out, size_t cap, const char *option, const char *value, struct gw_diag *why)
+{
+	if (value && strlen(value) >= cap)
+		return gw_diag_set(why, GW_EINVAL, "%s %s: too long", option, value);
+	if (value)
+		(void)snprintf(out, cap, "%s", value);
+	return 0;
+}
+
+static int load_config(const struct host *h, struct gw_config *cfg, struct gw_diag *why)
 {
 	static const char usual[] = "/etc/godwit/godwit.conf";
 	struct gw_stat st;
 	int err = 0;
 
 	if (h->opt.config)
-		err = gw_config_load(&h->cfg, h->fs, h->opt.config, why);
+		err = gw_config_load(cfg, h->fs, h->opt.config, why);
 	else if (gw_fs_stat(h->fs, usual, &st) == 0)
-		err = gw_config_load(&h->cfg, h->fs, usual, why);
+		err = gw_config_load(cfg, h->fs, usual, why);
 	else
-		gw_config_defaults(&h->cfg);
+		gw_config_defaults(cfg);
+	if (!err)
+		err = take_path(cfg->host_state, sizeof cfg->host_state, "--state", h->opt.state, why);
+	if (!err)
+		err = take_path(cfg->host_run, sizeof cfg->host_run, "--run", h->opt.run, why);
+	if (!err && !cfg->host_name[0] && gethostname(cfg->host_name, sizeof cfg->host_name - 1))
+		err = gw_diag_set(why, GW_ECONFIG, "host.name is not set and the system has no name");
+	return err;
+}
+
+static int log_level(const char *name)
+{
+	static const struct {
+		const char *name;
+		enum gw_log_level level;
+	} levels[] = {{"error", GW_LOG_ERR}, {"warning", GW_LOG_WARN}, {"notice", GW_LOG_NOTICE},
+		      {"info", GW_LOG_INFO}, {"debug", GW_LOG_DEBUG}};
+
+	for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
+		if (!strcmp(levels[i].name, name))
+			return (int)levels[i].level;
+	return -1;
+}
+
+static int setup_log(const struct gw_config *cfg, struct gw_diag *why)
+{
+	int level = log_level(cfg->log_level), json = !strcmp(cfg->log_form, "json");
+
+	if (level < 0)
+		return gw_diag_set(why, GW_ECONFIG, "log.level = %s: not error, warning, notice, info or debug", cfg->log_level);
+	if (!json && strcmp(cfg->log_form, "text"))
+		return gw_diag_set(why, GW_ECONFIG, "log.form = %s: not text or json", cfg->log_form);
+	gw_log_setup((enum gw_log_level)level, json ? GW_LOG_JSON : GW_LOG_TEXT, "godwitd");
+	return 0;
+}
+
+/* --- joining --- */
+
+static int read_token(const struct host *h, uint8_t text[GW_TOKEN_TEXT_MAX + 2], size_t *n, struct gw_diag *why)
+{
+	uint8_t *p;
+	int err;
+
+	if (!strcmp(h->opt.join, "-")) {
+		*n = fread(text, 1, GW_TOKEN_TEXT_MAX + 1, stdin);
+		return ferror(stdin) ? gw_diag_set(why, GW_EIO, "cannot read the token from standard input") : 0;
+	}
+	err = gw_identity_read_file(h->fs, h->opt.join, GW_TOKEN_TEXT_MAX + 1, &p, n, why);
 	if (err)
 		return err;
-	if (!h->opt.state)
-		h->opt.state = h->cfg.host_state;
-	if (!h->opt.run)
-		h->opt.run = h->cfg.host_run;
+	memcpy(text, p, *n);
+	gw_wipe(p, *n);
+	free(p);
 	return 0;
+}
+
+static int join(const struct host *h, struct gw_diag *why)
+{
+	uint8_t text[GW_TOKEN_TEXT_MAX + 2];
+	size_t n = 0;
+	int err = gw_fs_mkdir(h->fs, h->cfg.host_state);
+
+	if (err && err != GW_EEXIST)
+		return gw_diag_set(why, err, "cannot make %s: %s", h->cfg.host_state, gw_err_text(err));
+	err = read_token(h, text, &n, why);
+	if (!err)
+		err = gw_identity_join(h->fs, &h->cfg, (char *)text, n, why);
+	gw_wipe(text, sizeof text);
+	return err ? gw_diag_wrap(why, err, "joining") : 0;
+}
+
+/* --- signals --- */
+
+static void stop_now(void *ctx, uint64_t key)
+{
+	(void)key;
+	gw_loop_stop(((struct host *)ctx)->loop, 0);
+}
+
+static void on_end(void *ctx, int signo)
+{
+	struct host *h = ctx;
+
+	(void)signo;
+	if (h->ending++ || !h->core) {
+		gw_loop_stop(h->loop, 0);
+		return;
+	}
+	(void)gw_notify("STOPPING=1");
+	gw_core_leave(h->core);
+	if (gw_loop_at(h->loop, gw_loop_now_ns(h->loop) + LEAVE_NS, stop_now, h, 0))
+		gw_loop_stop(h->loop, 0);
+}
+
+static void on_reload(void *ctx, int signo)
+{
+	struct host *h = ctx;
+	struct gw_config *next = malloc(sizeof *next);
+	struct gw_diag why = {""};
+	char line[64];
+	int err = next ? load_config(h, next, &why) : GW_ENOMEM;
+
+	(void)signo;
+	(void)snprintf(line, sizeof line, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)(gw_clock_mono_ns() / 1000));
+	(void)gw_notify(line);
+	if (!err)
+		err = setup_log(next, &why);
+	if (!err)
+		err = gw_config_reload(&h->cfg, next, &why);
+	if (!err && h->core)
+		gw_core_reconfigured(h->core);
+	if (err)
+		GW_LOG(GW_LOG_ERR, "configuration not reloaded, nothing changed", "error",
+		       why.text[0] ? why.text : gw_err_text(err), NULL);
+	else
+		GW_LOG(GW_LOG_NOTICE, "configuration reloaded", NULL);
+	(void)gw_notify("READY=1");
+	free(next);
 }
 
 /* --- start and end --- */
 
-static int open_versions(struct host *h, struct gw_diag *why)
-{
-	struct gw_table *t;
-	int err = gw_versions_open(&h->versions, h->fs, h->opt.state, why);
-
-	if (err || !h->opt.base)
-		return err;
-	/* A base that was read before is known: engines that went on serving are not kept waiting for a scan. */
-	t = gw_versions_find(h->versions, h->opt.base_run, h->opt.base_version);
-	if (!t) {
-		err = gw_versions_scan(h->fs, h->opt.base, h->opt.base_run, h->opt.base_version, &h->pool, &t, why);
-		if (!err)
-			err = gw_versions_keep(h->versions, t, why);
-		if (err)
-			return gw_diag_wrap(why, err, "base %s", h->opt.base);
-	}
-	gw_table_free(t);
-	return 0;
-}
-
-static int open_sockets(struct host *h, struct gw_diag *why)
-{
-	struct gw_attach_config cfg = {
-		.group = (gid_t)-1,
-		.list_max_bytes = 1ull << 40,
-		.hooks = {.ctx = h, .find = hook_find, .at = hook_at, .keep = hook_keep, .bits = hook_bits,
-			  .served = hook_served, .failed = hook_failed, .staged = hook_staged, .changed = hook_changed,
-			  .scrubbed = hook_scrubbed},
-	};
-	char *attach = gw_path_join(h->opt.run, "godwitd.sock"), *control = gw_path_join(h->opt.run, "control.sock");
-	int err = attach && control ? 0 : GW_ENOMEM;
-
-	gw_engine_limits_default(&cfg.limits);
-	if (!err)
-		err = gw_engine_requests_new(&h->requests, h->fs);
-	cfg.path = attach;
-	if (!err)
-		err = gw_attach_new(&h->attach, h->loop, h->workers, &h->pool, &cfg, why);
-	if (!err)
-		err = gw_control_new(&h->control, h->loop, control, (gid_t)-1, hook_request, h, why);
-	if (!err)
-		gw_engine_requests_join(h->requests, h->attach, h->control);
-	free(attach);
-	free(control);
-	return err;
-}
-
-static void end_signal(void *ctx, int signo)
-{
-	(void)signo;
-	gw_loop_stop(((struct host *)ctx)->loop, 0);
-}
-
 static int start(struct host *h, struct gw_diag *why)
 {
-	int err = gw_loop_new(&h->loop, why);
+	struct gw_alone_config alone = {.fs = h->fs, .cfg = &h->cfg, .base = h->opt.base, .base_version = h->opt.base_version};
+	int err = gw_trust_init();
 
+	if (!err && h->opt.join)
+		err = join(h, why);
 	if (!err)
-		err = gw_loop_signal(h->loop, SIGTERM, end_signal, h);
+		err = gw_loop_new(&h->loop, why);
 	if (!err)
-		err = gw_loop_signal(h->loop, SIGINT, end_signal, h);
+		err = gw_loop_signal(h->loop, SIGTERM, on_end, h);
 	if (!err)
-		err = gw_pool_threads_init(&h->pool, (unsigned)h->cfg.limits_workers, why);
+		err = gw_loop_signal(h->loop, SIGINT, on_end, h);
 	if (!err)
-		err = gw_workers_new(&h->workers, h->loop, h->pool.width, JOBS_MAX, why);
-	if (!err)
-		err = open_versions(h, why);
-	return err ? err : open_sockets(h, why);
-}
-
-static void stop(struct host *h)
-{
-	if (h->attach)
-		gw_attach_stop(h->attach);
-	if (h->workers)
-		gw_workers_free(h->workers); /* calls the last results back */
-	gw_attach_free(h->attach);
-	gw_control_free(h->control);
-	gw_engine_requests_free(h->requests);
-	gw_versions_free(h->versions);
-	gw_pool_threads_free(&h->pool);
-	if (h->loop)
-		gw_loop_free(h->loop);
+		err = gw_loop_signal(h->loop, SIGHUP, on_reload, h);
+	if (err)
+		return err;
+	alone.loop = h->loop;
+	memcpy(alone.base_run, h->opt.base_run, sizeof alone.base_run);
+	return h->opt.base ? gw_alone_start(&h->alone, &alone, why) : gw_core_start(&h->core, h->loop, h->fs, &h->cfg, why);
 }
 
 int main(int argc, char **argv)
 {
-	struct host h = {.fs = gw_fs_os()};
+	static struct host h;
 	struct gw_diag why = {""};
 	int err = parse_options(argc, argv, &h.opt, &why);
 
 	gw_log_setup(GW_LOG_INFO, GW_LOG_TEXT, "godwitd");
+	h.fs = gw_fs_os();
 	if (err) {
-		fprintf(stderr, "godwitd: %s\n%s", why.text, usage);
+		(void)fprintf(stderr, "godwitd: %s\n%s", why.text, usage);
 		return 2;
 	}
-	err = load_config(&h, &why);
+	if (h.opt.print_config)
+		return gw_config_print(stdout) ? 1 : 0;
+	err = load_config(&h, &h.cfg, &why);
+	if (!err)
+		err = setup_log(&h.cfg, &why);
 	if (err || h.opt.check) {
 		if (err)
-			fprintf(stderr, "godwitd: %s\n", why.text[0] ? why.text : gw_err_text(err));
+			(void)fprintf(stderr, "godwitd: %s\n", why.text[0] ? why.text : gw_err_text(err));
 		return err ? 7 : 0;
 	}
 	umask(0077);
+	(void)signal(SIGPIPE, SIG_IGN);
 	err = start(&h, &why);
 	if (!err) {
 		(void)gw_notify("READY=1");
-		GW_LOG(GW_LOG_INFO, "ready", "run", h.opt.run, "state", h.opt.state, NULL);
-		err = gw_loop_run(h.loop);
+		GW_LOG(GW_LOG_NOTICE, "ready", "host", h.cfg.host_name, "state", h.cfg.host_state, NULL);
+		err = gw_loop_run(h.loop) ? GW_EIO : 0;
 	}
 	if (err)
-		GW_LOG(GW_LOG_ERR, "ended", "why", why.text[0] ? why.text : gw_err_text(err), NULL);
-	stop(&h);
+		GW_LOG(GW_LOG_ERR, "ended", "error", why.text[0] ? why.text : gw_err_text(err), NULL);
+	gw_core_stop(h.core);
+	gw_alone_stop(h.alone);
+	if (h.loop)
+		gw_loop_free(h.loop);
 	return gw_err_exit_code(err);
 }

@@ -315,9 +315,9 @@ static int join(struct join *j, const char *token, size_t n, struct gw_diag *why
 		err = load_key(&j->key, j->fs, j->c, why);
 	if (err)
 		return err;
-	(void)snprintf(j->member.name, sizeof j->member.name, "%s", j->c->host_name);
-	(void)snprintf(j->member.region, sizeof j->member.region, "%s", j->c->host_region);
-	(void)snprintf(j->member.island, sizeof j->member.island, "%s", j->c->host_island);
+	(void)snprintf(j->member.name, sizeof j->member.name, "%.*s", GW_NAME_MAX, j->c->host_name);
+	(void)snprintf(j->member.region, sizeof j->member.region, "%.*s", GW_NAME_MAX, j->c->host_region);
+	(void)snprintf(j->member.island, sizeof j->member.island, "%.*s", GW_NAME_MAX, j->c->host_island);
 	addresses(j->c, &j->member);
 	first = j->token.bootstrap_count == 0;
 	if (first)

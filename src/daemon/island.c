@@ -9,6 +9,7 @@
 #include "board/board.h"
 #include "daemon/attach.h"
 #include "daemon/core.h"
+#include "daemon/engine_requests.h"
 #include "daemon/versions.h"
 #include "io/os/clock.h"
 #include "patch/disk.h"
@@ -388,6 +389,7 @@ static void hook_served(void *ctx, const uint8_t run[16], uint64_t version)
 	i->served = version;
 	(void)snprintf(text, sizeof text, "%llu", (unsigned long long)version);
 	GW_LOG(GW_LOG_NOTICE, "engine serves", "version", text, NULL);
+	gw_engine_requests_served(i->core->engine_requests, version);
 	gw_island_report(i);
 	gw_core_put(i->core, &ev);
 }
@@ -399,6 +401,7 @@ static void hook_failed(void *ctx, uint64_t version, int err, const char *text)
 
 	(void)snprintf(number, sizeof number, "%llu", (unsigned long long)version);
 	GW_LOG(GW_LOG_ERR, "a version did not come into service", "version", number, "error", text, NULL);
+	gw_engine_requests_failed(i->core->engine_requests, version, err, text);
 	if (i->staging)
 		put_stage_failed(i, &i->staging->id, err);
 	gw_island_report(i);
@@ -406,8 +409,10 @@ static void hook_failed(void *ctx, uint64_t version, int err, const char *text)
 
 static void hook_staged(void *ctx, uint64_t version)
 {
-	(void)version;
-	gw_island_report(ctx);
+	struct gw_island *i = ctx;
+
+	gw_engine_requests_staged(i->core->engine_requests, version);
+	gw_island_report(i);
 }
 
 static void hook_changed(void *ctx)
@@ -427,7 +432,7 @@ static void hook_changed(void *ctx)
 
 static void hook_scrubbed(void *ctx, int err, const char *text)
 {
-	(void)ctx;
+	gw_engine_requests_scrubbed(((struct gw_island *)ctx)->core->engine_requests, err, text);
 	if (err)
 		GW_LOG(GW_LOG_ERR, "resident weights are not what they should be", "error", text, NULL);
 }
@@ -512,6 +517,17 @@ int gw_island_new(struct gw_island **out, struct gw_core *core, struct gw_diag *
 	}
 	*out = i;
 	return 0;
+}
+
+void gw_island_stop(struct gw_island *i)
+{
+	if (i)
+		gw_attach_stop(i->attach);
+}
+
+struct gw_attach *gw_island_attach(struct gw_island *i)
+{
+	return i->attach;
 }
 
 void gw_island_free(struct gw_island *i)

@@ -12,11 +12,15 @@
 #include "base/err.h"
 #include "wire/step.h"
 
+struct gw_attach;
 struct gw_core;
 struct gw_island;
 
 int gw_island_new(struct gw_island **out, struct gw_core *core, struct gw_diag *why);
+/* Lets the engine go; before the workers end. */
+void gw_island_stop(struct gw_island *i);
 void gw_island_free(struct gw_island *i);
+struct gw_attach *gw_island_attach(struct gw_island *i);
 
 /* The action PATH. */
 void gw_island_path(struct gw_island *i, const struct gw_digest *object, uint64_t version);

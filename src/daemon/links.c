@@ -258,6 +258,7 @@ static int bind_all(struct gw_links *l, struct gw_diag *why)
 		.net = l->net,
 		.loop = l->core->loop,
 		.bind = {c->network_control, c->network_bulk},
+		.source = c->network_source,
 		.seed = gw_clock_mono_ns(),
 		.ctx = l,
 		.frame = on_frame,

@@ -420,6 +420,12 @@ void gw_publisher_start(struct gw_publisher *p)
 	renew(p);
 }
 
+void gw_publisher_pace(struct gw_publisher *p, uint64_t head_expiry_ns, uint64_t head_renew_ns)
+{
+	p->cfg.head_expiry_ns = head_expiry_ns;
+	p->cfg.head_renew_ns = head_renew_ns;
+}
+
 const char *gw_publisher_policy(const struct gw_publisher *p)
 {
 	return p->cfg.policy;

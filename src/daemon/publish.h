@@ -66,6 +66,9 @@ void gw_publisher_free(struct gw_publisher *p);
 /* Announces what is published, and renews the head from now on. After the node's START. */
 void gw_publisher_start(struct gw_publisher *p);
 
+/* From the next renewal on. */
+void gw_publisher_pace(struct gw_publisher *p, uint64_t head_expiry_ns, uint64_t head_renew_ns);
+
 /* `done` comes on the loop's thread. GW_EAGAIN while another publication is under way: done is not called. */
 int gw_publisher_publish(struct gw_publisher *p, const struct gw_publish_request *req,
 			 void (*done)(void *ctx, const struct gw_publish_result *res), void *ctx);

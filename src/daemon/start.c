@@ -6,9 +6,12 @@
 
 #include "base/log.h"
 #include "base/publish.h"
+#include "daemon/control.h"
 #include "daemon/core.h"
+#include "daemon/engine_requests.h"
 #include "daemon/island.h"
 #include "daemon/links.h"
+#include "daemon/requests.h"
 #include "io/os/clock.h"
 #include "io/os/pool.h"
 
@@ -31,6 +34,9 @@ static int make_folders(const struct gw_config *c, struct gw_fs *fs, struct gw_d
 
 	if (err && err != GW_EEXIST)
 		return gw_diag_set(why, err, "cannot make %s: %s", c->host_state, gw_err_text(err));
+	err = gw_fs_mkdir(fs, c->host_run);
+	if (err && err != GW_EEXIST)
+		return gw_diag_set(why, err, "cannot make %s: %s", c->host_run, gw_err_text(err));
 	(void)gw_publish_sweep(fs, c->host_state);
 	return 0;
 }
@@ -251,6 +257,27 @@ static int send_block(void *ctx, gw_host host, const struct gw_digest *object, u
 	return gw_links_send_block(((struct gw_core *)ctx)->links, host, object, piece, offset, p, n);
 }
 
+static int request(void *ctx, uint64_t who, const struct gw_msg *m)
+{
+	struct gw_core *c = ctx;
+	int err = gw_requests_handle(c->requests, who, m);
+
+	return err == GW_EUNKNOWN ? gw_engine_requests_handle(c->engine_requests, who, m) : err;
+}
+
+static int make_control(struct gw_core *c, struct gw_diag *why)
+{
+	char *path = gw_path_join(c->cfg->host_run, "control.sock");
+	int err = path ? gw_control_new(&c->control, c->loop, path, (gid_t)-1, request, c, why) : GW_ENOMEM;
+
+	free(path);
+	if (err)
+		return err;
+	gw_requests_join(c->requests, c->control);
+	gw_engine_requests_join(c->engine_requests, gw_island_attach(c->island), c->control);
+	return 0;
+}
+
 static int make_parts(struct gw_core *c, struct gw_diag *why)
 {
 	struct gw_objects_config objects = {
@@ -272,8 +299,14 @@ static int make_parts(struct gw_core *c, struct gw_diag *why)
 	if (!err)
 		err = gw_objects_new(&c->objects, &objects);
 	if (!err)
+		err = gw_engine_requests_new(&c->engine_requests, c->fs);
+	if (!err)
+		err = gw_requests_new(&c->requests, c);
+	if (!err)
 		err = gw_island_new(&c->island, c, why);
-	return err ? err : make_publishers(c, why);
+	if (!err)
+		err = make_publishers(c, why);
+	return err ? err : make_control(c, why);
 }
 
 static int begin(struct gw_core *c, struct gw_diag *why)
@@ -327,11 +360,15 @@ void gw_core_stop(struct gw_core *c)
 		return;
 	c->stopping = 1;
 	gw_timer_stop(c->loop, &c->save_timer);
+	gw_island_stop(c->island);
 	if (c->workers)
 		gw_workers_free(c->workers);
+	gw_requests_free(c->requests);
+	gw_control_free(c->control);
 	for (uint32_t i = 0; i < c->publisher_count; i++)
 		gw_publisher_free(c->publishers[i]);
 	gw_island_free(c->island);
+	gw_engine_requests_free(c->engine_requests);
 	gw_objects_free(c->objects);
 	gw_node_free(c->node);
 	gw_links_free(c->links);

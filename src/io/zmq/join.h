@@ -12,11 +12,11 @@
 #include "base/arena.h"
 #include "io/os/loop.h"
 #include "io/zmq/net.h"
+#include "trust/join.h"
 #include "trust/token.h"
 #include "wire/msg.h"
 
 enum {
-	GW_JOIN_REQUEST_MAX = 4 * 1024,
 	GW_JOIN_CONNECTIONS_MAX = 64,
 	GW_JOIN_SILENT_S = 5,
 };

@@ -333,6 +333,20 @@ static int link_frames(void *ctx)
 	return !left;
 }
 
+/* libzmq takes a source address as "tcp://source:port;host:port". */
+static int connect_from(const struct gw_peers *p, const struct link *l)
+{
+	char endpoint[2 * GW_NET_ENDPOINT_MAX], source[GW_NET_ENDPOINT_MAX], any[GW_NET_ENDPOINT_MAX];
+
+	if (!p->c.source || !p->c.source[0])
+		return zmq_connect(l->socket, l->address) ? gw_net_error() : 0;
+	(void)snprintf(any, sizeof any, "%.250s:0", p->c.source);
+	if (gw_net_endpoint(source, any))
+		return GW_EINVAL;
+	(void)snprintf(endpoint, sizeof endpoint, "%s;%s", source, l->address + strlen("tcp://"));
+	return zmq_connect(l->socket, endpoint) ? gw_net_error() : 0;
+}
+
 static int open_socket(struct link *l, struct gw_diag *why)
 {
 	struct gw_peers *p = l->peer->peers;
@@ -347,8 +361,8 @@ static int open_socket(struct link *l, struct gw_diag *why)
 		err = gw_pump_add(&p->pump, &l->frames, l->socket, link_frames, l);
 	if (!err)
 		err = gw_pump_add(&p->pump, &l->events, l->monitor, link_events, l);
-	if (!err && zmq_connect(l->socket, l->address))
-		err = gw_net_error();
+	if (!err)
+		err = connect_from(p, l);
 	if (err) {
 		close_link(l);
 		return gw_diag_set(why, err, "cannot connect to %s: %s", l->address, gw_err_text(err));

@@ -32,6 +32,7 @@ struct gw_peers_config {
 	struct gw_net *net;
 	struct gw_loop *loop;
 	const char *bind[2]; /* "host:port" by channel; NULL: this host is not dialled */
+	const char *source;  /* local address that links come from; NULL or "": the system chooses. Kept, not copied. */
 	uint64_t seed;       /* of pauses and hash tables */
 	void *ctx;
 	/* Bytes are the peer's, checked for size only, and dead on return. Any of these may connect, disconnect and send. */
