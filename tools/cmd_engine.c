@@ -8,10 +8,11 @@
 #include "control.h"
 #include "engine/table.h"
 
-#define OPT_RUN {"run", "DIR", "the daemon's sockets (default " CONTROL_RUN_DEFAULT ")"}
+#define OPT_RUN CONTROL_OPTION_RUN
 #define OPT_TIMEOUT {"timeout", "S", "give up after that long (default: wait)"}
 
-static int ask(struct args *a, const struct gw_msg *request, struct control *c, struct gw_msg *answer)
+static int ask(struct args *a, const struct gw_msg *request, enum gw_msg_type want, struct control *c,
+	       struct gw_msg *answer)
 {
 	uint64_t ns = UINT64_MAX;
 	int err = arg_duration(a, "timeout", &ns);
@@ -20,7 +21,7 @@ static int ask(struct args *a, const struct gw_msg *request, struct control *c, 
 		err = control_open(c, arg_value(a, "run"), &a->why);
 	if (err)
 		return err;
-	err = control_ask(c, request, ns > (uint64_t)INT32_MAX * 1000000 ? -1 : (int)(ns / 1000000), answer, &a->why);
+	err = control_ask(c, request, want, ns > (uint64_t)INT32_MAX * 1000000 ? -1 : (int)(ns / 1000000), answer, &a->why);
 	if (err)
 		control_close(c);
 	return err;
@@ -59,13 +60,11 @@ static int engine_status(struct args *a)
 	struct gw_msg m = {.type = GW_MSG_ctl_status}, answer;
 	const struct gw_m_ctl_engine *e = &answer.u.ctl_engine;
 	struct control c;
-	int err = ask(a, &m, &c, &answer);
+	int err = ask(a, &m, GW_MSG_ctl_engine, &c, &answer);
 
 	if (err)
 		return err;
-	if (answer.type != GW_MSG_ctl_engine) {
-		err = gw_diag_set(&a->why, GW_EMALFORMED, "the daemon gave another answer than asked for");
-	} else if (arg_flag(a, "json")) {
+	if (arg_flag(a, "json")) {
 		err = print_status_json(e, &a->why);
 	} else {
 		printf("state %.*s\n", (int)e->state.n, e->state.p);
@@ -115,7 +114,7 @@ static int engine_apply(struct args *a)
 	if (!err)
 		err = arg_u64(a, "to", 0, UINT64_MAX - 1, &f->to);
 	if (!err)
-		err = ask(a, &m, &c, &answer);
+		err = ask(a, &m, GW_MSG_ctl_reply, &c, &answer);
 	free(path);
 	if (err)
 		return err;
@@ -145,7 +144,7 @@ static int engine_scrub(struct args *a)
 {
 	struct gw_msg m = {.type = GW_MSG_ctl_scrub}, answer;
 	struct control c;
-	int err = ask(a, &m, &c, &answer);
+	int err = ask(a, &m, GW_MSG_ctl_reply, &c, &answer);
 
 	if (err)
 		return err;

@@ -5,8 +5,9 @@
 #include <time.h>
 
 #include "base/hex.h"
-#include "node/status.h"
-#include "tools/client.h"
+#include "wire/host_state.h"
+#include "tools/cmd.h"
+#include "tools/control.h"
 
 enum { ANSWER_MS = 15000, TEXT = 65, ERROR_TEXT = 257 };
 
@@ -124,7 +125,7 @@ static void count(struct mesh *m)
 	}
 }
 
-static int ask(struct mesh *m, struct client *c, struct args *a)
+static int ask(struct mesh *m, struct control *c, struct args *a)
 {
 	const char *policy = arg_value(a, "policy");
 	struct gw_msg q = {.type = GW_MSG_ctl_policies}, r;
@@ -132,9 +133,7 @@ static int ask(struct mesh *m, struct client *c, struct args *a)
 	int err;
 
 	q.u.ctl_policies.policy = (struct gw_text){policy ? policy : "", policy ? strlen(policy) : 0};
-	err = client_send(c, &q, a);
-	if (!err)
-		err = client_recv(c, &r, GW_MSG_ctl_policy_states, ANSWER_MS, a);
+	err = control_ask(c, &q, GW_MSG_ctl_policy_states, ANSWER_MS, &r, &a->why);
 	if (!err)
 		err = take_policy(m, &r.u.ctl_policy_states, a);
 	if (err)
@@ -142,10 +141,10 @@ static int ask(struct mesh *m, struct client *c, struct args *a)
 	memset(&q, 0, sizeof q);
 	q.type = GW_MSG_ctl_mesh;
 	q.u.ctl_mesh.policy = (struct gw_text){"", 0};
-	err = client_send(c, &q, a);
+	err = control_send(c, &q, &a->why);
 	do {
 		if (!err)
-			err = client_recv(c, &r, GW_MSG_ctl_hosts, ANSWER_MS, a);
+			err = control_next(c, GW_MSG_ctl_hosts, ANSWER_MS, &r, &a->why);
 		for (size_t i = 0; !err && i < r.u.ctl_hosts.hosts.n; i++)
 			err = add_host(m, &r.u.ctl_hosts.hosts.v[i]);
 	} while (!err && r.u.ctl_hosts.more);
@@ -258,13 +257,13 @@ static void mesh_table(const struct mesh *m)
 static int run(struct args *a)
 {
 	struct mesh m = {.head = -1};
-	struct client c;
-	int err = client_open(&c, a);
+	struct control c;
+	int err = control_open(&c, arg_value(a, "run"), &a->why);
 
 	if (err)
 		return err;
 	err = ask(&m, &c, a);
-	client_close(&c);
+	control_close(&c);
 	if (!err && arg_flag(a, "json"))
 		err = print_json(mesh_json(&m), &a->why);
 	else if (!err)
@@ -278,7 +277,7 @@ static int run(struct args *a)
 static const struct opt opts[] = {
 	{"policy", "NAME", "which policy, where the mesh has several"},
 	{"json", NULL, "as one JSON document"},
-	CLIENT_OPTIONS,
+	CONTROL_OPTION_RUN,
 	{NULL, NULL, NULL},
 };
 

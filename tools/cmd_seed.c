@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "base/hex.h"
-#include "tools/client.h"
+#include "tools/cmd.h"
+#include "tools/control.h"
 
 static struct gw_text text(const char *s)
 {
@@ -70,24 +71,22 @@ static void show(const struct gw_m_ctl_published *p)
 static int run_publish(struct args *a)
 {
 	struct gw_msg q = {.type = GW_MSG_ctl_publish}, r;
-	struct client c;
+	struct control c;
 	char *path = NULL;
 	int err = request(a, &q.u.ctl_publish, &path);
 
 	if (!err)
-		err = client_open(&c, a);
+		err = control_open(&c, arg_value(a, "run"), &a->why);
 	if (err) {
 		free(path);
 		return err;
 	}
-	err = client_send(&c, &q, a);
-	if (!err)
-		err = client_recv(&c, &r, GW_MSG_ctl_published, -1, a);
+	err = control_ask(&c, &q, GW_MSG_ctl_published, -1, &r, &a->why);
 	if (!err && arg_flag(a, "json"))
 		err = show_json(a, &r.u.ctl_published);
 	else if (!err)
 		show(&r.u.ctl_published);
-	client_close(&c);
+	control_close(&c);
 	free(path);
 	return err;
 }
@@ -97,7 +96,7 @@ static const struct opt publish_opts[] = {
 	{"version", "N", "the version's number (default: the next)"},
 	{"anchor", NULL, "publish it whole, as a point that newcomers start from"},
 	{"json", NULL, "as one JSON document"},
-	CLIENT_OPTIONS,
+	CONTROL_OPTION_RUN,
 	{NULL, NULL, NULL},
 };
 

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "base/hex.h"
-#include "tools/client.h"
+#include "tools/cmd.h"
+#include "tools/control.h"
 #include "trust/manifest.h"
 
 enum { ANSWER_MS = 15000 };
@@ -31,16 +32,14 @@ static const char *kind_name(unsigned kind)
 					  ? "adapter" : "unknown";
 }
 
-static int ask_engine(struct client *c, struct args *a, json_t *doc)
+static int ask_engine(struct control *c, struct args *a, json_t *doc)
 {
 	struct gw_msg q = {.type = GW_MSG_ctl_status}, r;
 	const struct gw_m_ctl_engine *e = &r.u.ctl_engine;
 	int err;
 
 	q.u.ctl_status.policy = (struct gw_text){"", 0};
-	err = client_send(c, &q, a);
-	if (!err)
-		err = client_recv(c, &r, GW_MSG_ctl_engine, ANSWER_MS, a);
+	err = control_ask(c, &q, GW_MSG_ctl_engine, ANSWER_MS, &r, &a->why);
 	if (err)
 		return err;
 	json_object_set_new(doc, "engine",
@@ -54,7 +53,7 @@ static int ask_engine(struct client *c, struct args *a, json_t *doc)
 	return 0;
 }
 
-static int ask_policies(struct client *c, struct args *a, json_t *doc)
+static int ask_policies(struct control *c, struct args *a, json_t *doc)
 {
 	struct gw_msg q = {.type = GW_MSG_ctl_policies}, r;
 	json_t *list = json_array();
@@ -62,9 +61,7 @@ static int ask_policies(struct client *c, struct args *a, json_t *doc)
 
 	json_object_set_new(doc, "policies", list);
 	q.u.ctl_policies.policy = (struct gw_text){"", 0};
-	err = client_send(c, &q, a);
-	if (!err)
-		err = client_recv(c, &r, GW_MSG_ctl_policy_states, ANSWER_MS, a);
+	err = control_ask(c, &q, GW_MSG_ctl_policy_states, ANSWER_MS, &r, &a->why);
 	for (size_t i = 0; !err && i < r.u.ctl_policy_states.policies.n; i++) {
 		const struct gw_r_policy_state *s = &r.u.ctl_policy_states.policies.v[i];
 
@@ -90,7 +87,7 @@ static json_t *object_json(const struct gw_r_object_state *s)
 			 json_u64(s->border_tx_bytes));
 }
 
-static int ask_objects(struct client *c, struct args *a, json_t *doc)
+static int ask_objects(struct control *c, struct args *a, json_t *doc)
 {
 	struct gw_msg q = {.type = GW_MSG_ctl_objects}, r = {.type = GW_MSG_NONE};
 	json_t *list = json_array();
@@ -98,10 +95,10 @@ static int ask_objects(struct client *c, struct args *a, json_t *doc)
 
 	json_object_set_new(doc, "objects", list);
 	q.u.ctl_objects.policy = (struct gw_text){"", 0};
-	err = client_send(c, &q, a);
+	err = control_send(c, &q, &a->why);
 	do {
 		if (!err)
-			err = client_recv(c, &r, GW_MSG_ctl_object_states, ANSWER_MS, a);
+			err = control_next(c, GW_MSG_ctl_object_states, ANSWER_MS, &r, &a->why);
 		for (size_t i = 0; !err && i < r.u.ctl_object_states.objects.n; i++)
 			json_array_append_new(list, object_json(&r.u.ctl_object_states.objects.v[i]));
 	} while (!err && r.u.ctl_object_states.more);
@@ -156,8 +153,8 @@ static void show(const json_t *doc)
 static int run(struct args *a)
 {
 	json_t *doc = json_object();
-	struct client c;
-	int err = client_open(&c, a);
+	struct control c;
+	int err = control_open(&c, arg_value(a, "run"), &a->why);
 
 	if (err) {
 		json_decref(doc);
@@ -168,7 +165,7 @@ static int run(struct args *a)
 		err = ask_policies(&c, a, doc);
 	if (!err)
 		err = ask_objects(&c, a, doc);
-	client_close(&c);
+	control_close(&c);
 	if (!err && !strcmp(string_of(json_object_get(doc, "engine"), "state"), "poisoned"))
 		a->exit_code = 4;
 	if (!err && arg_flag(a, "json"))
@@ -181,7 +178,7 @@ static int run(struct args *a)
 
 static const struct opt opts[] = {
 	{"json", NULL, "as one JSON document"},
-	CLIENT_OPTIONS,
+	CONTROL_OPTION_RUN,
 	{NULL, NULL, NULL},
 };
 

@@ -20,7 +20,7 @@
 
 #include "board/board.h"
 #include "mesh/mesh.h"
-#include "node/status.h"
+#include "wire/host_state.h"
 #include "swarm/swarm.h"
 #include "wire/step.h"
 

@@ -7,17 +7,6 @@
 
 enum { NAME_MAX_BYTES = 64, ERROR_MAX_BYTES = 256 }; /* of proto/messages.def */
 
-const char *gw_host_state_name(unsigned state)
-{
-	static const char *const names[] = {
-#define X(code, name) name,
-		GW_HOST_STATES(X)
-#undef X
-	};
-
-	return state < GW_HOST_STATES_COUNT ? names[state] : "unknown";
-}
-
 struct gw_kept_status *gw_status_keep(const struct gw_r_host_status *r)
 {
 	const struct gw_text *texts[] = {&r->name, &r->region, &r->island, &r->policy, &r->engine, &r->last_error};

@@ -2,8 +2,8 @@
  * What a host says about itself and one policy, for the health query. X(code, name as in `health --json`).
  * The record that travels is host_status in proto/messages.def.
  */
-#ifndef GW_NODE_STATUS_H
-#define GW_NODE_STATUS_H
+#ifndef GW_WIRE_HOST_STATE_H
+#define GW_WIRE_HOST_STATE_H
 
 #define GW_HOST_STATES(X) \
 	X(UNREACHABLE, "unreachable") /* did not answer; never sent */ \
