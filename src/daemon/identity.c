@@ -47,11 +47,17 @@ int gw_identity_read_file(struct gw_fs *fs, const char *path, size_t max, uint8_
 
 /* --- keys --- */
 
+/* The public half first: a host with its secret key has both. */
 static int make_key(struct gw_key *k, struct gw_fs *fs, const char *path, const char *name, struct gw_diag *why)
 {
-	char text[GW_KEY_FILE_MAX];
+	char text[GW_KEY_FILE_MAX], public_path[GW_CONFIG_TEXT_MAX + 32];
 	int err = gw_key_make(k, GW_KEY_HOST, name[0] ? name : NULL, why);
 
+	(void)snprintf(public_path, sizeof public_path, "%s.pub", path);
+	if (!err)
+		err = gw_key_format(k, 0, text);
+	if (!err)
+		err = gw_publish_bytes(fs, public_path, GW_PUBLISH_REPLACE, text, strlen(text), why);
 	if (!err)
 		err = gw_key_format(k, 1, text);
 	if (!err)

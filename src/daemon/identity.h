@@ -1,7 +1,7 @@
 /*
  * Who this host is: its keys, the root that it trusts, its member record, and how it came by them.
  *
- *     STATE/host.key   Ed25519 and CURVE keys, 0600; made when missing
+ *     STATE/host.key   Ed25519 and CURVE keys, 0600; made when missing, with host.key.pub beside it
  *     STATE/root       the signed root record (or where trust.root says)
  *     STATE/member     this host's signed member record (or where trust.certificate says)
  *     STATE/members    records of members known when the daemon last looked: whom to dial first

@@ -309,6 +309,16 @@ static int make_parts(struct gw_core *c, struct gw_diag *why)
 	return err ? err : make_control(c, why);
 }
 
+/* What `godwit mesh invite --bootstrap` wants to be told. */
+static void say_join_address(const struct gw_core *c)
+{
+	char key[GW_Z85_CHARS];
+
+	if (c->cfg->network_join[0])
+		GW_LOG(GW_LOG_NOTICE, "newcomers can join here", "address", c->cfg->network_join, "key",
+		       gw_z85_encode(key, c->identity.key.curve_pk), NULL);
+}
+
 static int begin(struct gw_core *c, struct gw_diag *why)
 {
 	struct gw_event start = {.kind = GW_EV_START};
@@ -317,6 +327,7 @@ static int begin(struct gw_core *c, struct gw_diag *why)
 
 	gw_core_put(c, &start);
 	gw_island_report(c->island);
+	say_join_address(c);
 	err = gw_store_list(c->store, tell_object, &k);
 	if (err)
 		return err;
