@@ -13,7 +13,7 @@ failed=0
 # pair OLD NEW
 pair() {
 	ok=1
-	rm -rf "$work"/*
+	rm -rf "${work:?}"/*
 	line=$("$godwit" diff "$1" "$2" -o "$work/p") || ok=0
 	[ $ok = 1 ] && "$godwit" apply "$work/p" "$1" -o "$work/new" >/dev/null || ok=0
 	[ $ok = 1 ] && diff -r "$2" "$work/new" || ok=0
