@@ -15,17 +15,17 @@ static int print_report(struct args *a, const char *where, const struct gw_disk_
 
 	gw_print_text(text, r->to_print);
 	if (arg_flag(a, "json"))
-		return print_json(json_pack("{s:s, s:b, s:b, s:o, s:i, s:s}", "path", where, "already", r->already, "recovered",
-					    r->recovered, "written_bytes", json_u64(r->written_bytes), "files", (int)r->files,
-					    "fingerprint", text),
+		return print_json(json_pack("{s:s, s:b, s:b, s:o, s:i, s:s}", "path", where, "already", r->already,
+					    "recovered", r->recovered, "written_bytes", json_u64(r->written_bytes),
+					    "files", (int)r->files, "fingerprint", text),
 				  &a->why);
 	if (r->recovered)
 		(void)printf("finished what an interrupted run had begun\n");
 	if (r->already)
 		(void)printf("%s holds this version already; fingerprint %s\n", where, text);
 	else
-		(void)printf("%s: %u files, %s written; fingerprint %s\n", where, r->files, human_bytes(size, r->written_bytes),
-			     text);
+		(void)printf("%s: %u files, %s written; fingerprint %s\n", where, r->files,
+			     human_bytes(size, r->written_bytes), text);
 	return 0;
 }
 
@@ -91,5 +91,6 @@ static const struct opt opts[] = {
 };
 
 const struct cmd cmd_apply = {
-	"apply", "PATCH [BASE]", "the checkpoint after a patch (BASE is left out for a patch from nothing)", 1, 2, opts, run,
+	"apply", "PATCH [BASE]", "the checkpoint after a patch (BASE is left out for a patch from nothing)", 1, 2, opts,
+	run,
 };

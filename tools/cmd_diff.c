@@ -29,7 +29,8 @@ static int run(struct args *a)
 	if (!out)
 		return gw_diag_set(&a->why, GW_EINVAL, "where shall the patch go? Give -o FILE");
 	if (a->count != (nothing ? 1 : 2))
-		return gw_diag_set(&a->why, GW_EINVAL, "%s", nothing ? "with --from-nothing only NEW is given" : "give OLD and NEW");
+		return gw_diag_set(&a->why, GW_EINVAL, "%s",
+				   nothing ? "with --from-nothing only NEW is given" : "give OLD and NEW");
 	pool = patch_pool(a);
 	if (!pool)
 		return a->why.text[0] ? GW_EINVAL : GW_ENOMEM;

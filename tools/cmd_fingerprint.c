@@ -23,8 +23,8 @@ static json_t *as_json(const struct gw_checkpoint *c, uint64_t (*lanes)[2], cons
 			(void)json_array_append_new(shape, json_u64(t->shape[k]));
 		gw_print_text(text, lanes[i]);
 		bad |= json_array_append_new(rows, json_pack("{s:s, s:s, s:o, s:o, s:s}", "name", t->name, "dtype",
-							     gw_dtype_name((enum gw_dtype)t->dtype), "shape", shape, "bytes",
-							     json_u64(t->bytes), "fingerprint", text));
+							     gw_dtype_name((enum gw_dtype)t->dtype), "shape", shape,
+							     "bytes", json_u64(t->bytes), "fingerprint", text));
 	}
 	gw_print_text(text, model);
 	bad |= json_object_set_new(o, "fingerprint", json_string(text)) | json_object_set_new(o, "tensors", rows);
@@ -43,7 +43,8 @@ static void as_table(const struct gw_checkpoint *c, uint64_t (*lanes)[2], const 
 		const struct gw_tensor *t = gw_checkpoint_tensor(c, i);
 
 		gw_print_text(text, lanes[i]);
-		(void)printf("%s  %-8s  %12" PRIu64 "  %s\n", text, gw_dtype_name((enum gw_dtype)t->dtype), t->bytes, t->name);
+		(void)printf("%s  %-8s  %12" PRIu64 "  %s\n", text, gw_dtype_name((enum gw_dtype)t->dtype), t->bytes,
+			     t->name);
 	}
 	gw_print_text(text, model);
 	(void)printf("%s  the whole: %u tensors\n", text, gw_checkpoint_tensors(c));
@@ -52,7 +53,7 @@ static void as_table(const struct gw_checkpoint *c, uint64_t (*lanes)[2], const 
 static int run(struct args *a)
 {
 	struct gw_checkpoint *c;
-	uint64_t (*lanes)[2], model[2];
+	uint64_t(*lanes)[2], model[2];
 	struct gw_pool *pool = patch_pool(a);
 	int err;
 

@@ -90,7 +90,8 @@ static json_t *tensor_json(const struct gw_patch *pt, const struct gw_patch_tens
 	bad = json_object_set_new(o, "name", json_string(t->name)) |
 	      json_object_set_new(o, "kind", json_string(kind_name(t->kind))) |
 	      json_object_set_new(o, "dtype", json_string(gw_dtype_name(t->dtype))) |
-	      json_object_set_new(o, "shape", shape) | json_object_set_new(o, "axis", json_integer((json_int_t)t->axis)) |
+	      json_object_set_new(o, "shape", shape) |
+	      json_object_set_new(o, "axis", json_integer((json_int_t)t->axis)) |
 	      json_object_set_new(o, "elements", json_u64(t->elements)) |
 	      json_object_set_new(o, "changed", json_u64(t->changed)) |
 	      json_object_set_new(o, "bytes", json_u64(t->coded_bytes)) | json_object_set_new(o, "tiles", modes) |
@@ -109,8 +110,8 @@ static json_t *file_json(const struct gw_patch_file *f)
 	json_t *name = json_string(f->name);
 
 	/* A file's name need not be UTF-8. */
-	return json_pack("{s:o, s:s, s:b, s:o}", "name", name ? name : json_null(), "kind", kinds[f->kind], "fresh", f->fresh,
-			 "bytes", json_u64(f->kind == GW_PATCH_SHARD ? f->bytes + f->data_bytes : f->bytes));
+	return json_pack("{s:o, s:s, s:b, s:o}", "name", name ? name : json_null(), "kind", kinds[f->kind], "fresh",
+			 f->fresh, "bytes", json_u64(f->kind == GW_PATCH_SHARD ? f->bytes + f->data_bytes : f->bytes));
 }
 
 json_t *patch_json(const struct gw_patch *pt)
@@ -132,7 +133,8 @@ json_t *patch_json(const struct gw_patch *pt)
 	       json_object_set_new(o, "changed", json_u64(info.changed)) |
 	       json_object_set_new(o, "patch_bytes", json_u64(info.file_bytes)) |
 	       json_object_set_new(o, "bits_per_change",
-				   info.changed ? json_real(bits_per_change(info.file_bytes, info.changed)) : json_null()) |
+				   info.changed ? json_real(bits_per_change(info.file_bytes, info.changed))
+						: json_null()) |
 	       json_object_set_new(o, "raw_bytes", json_u64(info.bytes)) | json_object_set_new(o, "tensors", tensors) |
 	       json_object_set_new(o, "files", files);
 	if (bad) {
@@ -177,16 +179,16 @@ void patch_table(const struct gw_patch *pt)
 		width = n > width ? n < 60 ? n : 60 : width;
 	}
 	if (info.tensors)
-		(void)printf("%-*s  %-8s  %-14s  %12s  %12s  %8s  %10s  %7s  %s\n", width, "tensor", "dtype", "shape", "elements",
-			     "changed", "%", "bytes", "bits/ch", "tiles");
+		(void)printf("%-*s  %-8s  %-14s  %12s  %12s  %8s  %10s  %7s  %s\n", width, "tensor", "dtype", "shape",
+			     "elements", "changed", "%", "bytes", "bits/ch", "tiles");
 	for (uint32_t i = 0; i < info.tensors; i++) {
 		const struct gw_patch_tensor *t = gw_patch_tensor(pt, i);
 		char shape[128], modes[96];
 
 		shape_text(shape, sizeof shape, t);
 		modes_text(modes, sizeof modes, pt, t);
-		(void)printf("%-*s  %-8s  %-14s  %12" PRIu64 "  %12" PRIu64 "  %8.4f  %10" PRIu64 "  %7.2f  %s\n", width, t->name,
-			     gw_dtype_name(t->dtype), shape, t->elements, t->changed,
+		(void)printf("%-*s  %-8s  %-14s  %12" PRIu64 "  %12" PRIu64 "  %8.4f  %10" PRIu64 "  %7.2f  %s\n",
+			     width, t->name, gw_dtype_name(t->dtype), shape, t->elements, t->changed,
 			     t->elements ? 100.0 * (double)t->changed / (double)t->elements : 0.0, t->coded_bytes,
 			     bits_per_change(t->coded_bytes, t->changed), modes);
 	}
@@ -202,9 +204,11 @@ void patch_summary(const struct gw_patch *pt)
 	(void)human_bytes(raw, info.bytes);
 	if (info.anchor)
 		(void)printf("a whole version of %s in %s (%.1f %%): %u tensors, %u files\n", raw, size,
-			     info.bytes ? 100.0 * (double)info.file_bytes / (double)info.bytes : 0.0, info.tensors, info.files);
+			     info.bytes ? 100.0 * (double)info.file_bytes / (double)info.bytes : 0.0, info.tensors,
+			     info.files);
 	else
-		(void)printf("%" PRIu64 " of %" PRIu64 " elements changed (%.4f %%): %s, %.2f bits a change, %.3g %% of %s\n",
+		(void)printf("%" PRIu64 " of %" PRIu64
+			     " elements changed (%.4f %%): %s, %.2f bits a change, %.3g %% of %s\n",
 			     info.changed, info.elements,
 			     info.elements ? 100.0 * (double)info.changed / (double)info.elements : 0.0, size,
 			     bits_per_change(info.file_bytes, info.changed),

@@ -261,7 +261,8 @@ int gw_publish_move(struct gw_fs *fs, const char *from, const char *to, struct g
 	return err && err != GW_ENOENT ? gw_diag_set(why, err, "cannot write %s: %s", to, gw_err_text(err)) : err;
 }
 
-int gw_publish_bytes(struct gw_fs *fs, const char *path, unsigned flags, const void *bytes, size_t n, struct gw_diag *why)
+int gw_publish_bytes(struct gw_fs *fs, const char *path, unsigned flags, const void *bytes, size_t n,
+		     struct gw_diag *why)
 {
 	struct gw_publish p;
 	int err = gw_publish_begin(&p, fs, path, flags, why);

@@ -110,8 +110,8 @@ int gw_body_pack(struct gw_packer *k, const uint8_t *p, size_t n, unsigned width
 	return 0;
 }
 
-int gw_body_pack_tile(struct gw_packer *k, const struct gw_code *code, const struct gw_tile_changes *c, const uint8_t *raw,
-		      size_t n, unsigned width, uint8_t *out, size_t *size)
+int gw_body_pack_tile(struct gw_packer *k, const struct gw_code *code, const struct gw_tile_changes *c,
+		      const uint8_t *raw, size_t n, unsigned width, uint8_t *out, size_t *size)
 {
 	size_t sparse = code ? gw_sparse_size(code, c) : SIZE_MAX;
 
@@ -179,8 +179,8 @@ static int unzstd(struct gw_unpacker *u, const uint8_t *p, size_t bytes, size_t 
 	return ZSTD_decompressDCtx(u->zstd, out, n, p, bytes) == n ? 0 : GW_EMALFORMED;
 }
 
-int gw_body_unpack(struct gw_unpacker *u, enum gw_patch_mode mode, const uint8_t *payload, size_t payload_bytes, size_t n,
-		   unsigned width, uint8_t *out, const uint8_t **raw)
+int gw_body_unpack(struct gw_unpacker *u, enum gw_patch_mode mode, const uint8_t *payload, size_t payload_bytes,
+		   size_t n, unsigned width, uint8_t *out, const uint8_t **raw)
 {
 	int err;
 

@@ -37,8 +37,8 @@ int gw_body_pack(struct gw_packer *k, const uint8_t *p, size_t n, unsigned width
 
 /* Codes a tile: sparse by the code (NULL: not), or its new bits, whatever is shortest. raw: the tile's new bits, row by
  * row; n bytes. out as above. */
-int gw_body_pack_tile(struct gw_packer *k, const struct gw_code *code, const struct gw_tile_changes *c, const uint8_t *raw,
-		      size_t n, unsigned width, uint8_t *out, size_t *size);
+int gw_body_pack_tile(struct gw_packer *k, const struct gw_code *code, const struct gw_tile_changes *c,
+		      const uint8_t *raw, size_t n, unsigned width, uint8_t *out, size_t *size);
 
 /* Checks the check word; mode and payload point into the body. */
 int gw_body_open(const uint8_t *p, size_t n, enum gw_patch_mode *mode, const uint8_t **payload, size_t *payload_bytes);
@@ -50,7 +50,7 @@ void gw_unpacker_free(struct gw_unpacker *u);
 
 /* The n raw bytes of a payload whose mode is not sparse: *raw points to them, in the payload, or in `out` (room for n),
  * or in the unpacker until its next use. */
-int gw_body_unpack(struct gw_unpacker *u, enum gw_patch_mode mode, const uint8_t *payload, size_t payload_bytes, size_t n,
-		   unsigned width, uint8_t *out, const uint8_t **raw);
+int gw_body_unpack(struct gw_unpacker *u, enum gw_patch_mode mode, const uint8_t *payload, size_t payload_bytes,
+		   size_t n, unsigned width, uint8_t *out, const uint8_t **raw);
 
 #endif

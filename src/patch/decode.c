@@ -80,11 +80,12 @@ int gw_tile_decode(struct gw_tile_decoder *d, const struct gw_patch *pt, const s
 	if (mode == GW_MODE_SPARSE) {
 		const struct gw_code *code = pt->code[t->dtype];
 
-		return code ? gw_sparse_read(code, payload, payload_bytes, old, elements, b->at, b->old_bits, b->new_bits,
-					     &out->n)
+		return code ? gw_sparse_read(code, payload, payload_bytes, old, elements, b->at, b->old_bits,
+					     b->new_bits, &out->n)
 			    : GW_EMALFORMED;
 	}
-	err = gw_body_unpack(d->unpacker, mode, payload, payload_bytes, (size_t)elements * t->width, t->width, d->raw, &raw);
+	err = gw_body_unpack(d->unpacker, mode, payload, payload_bytes, (size_t)elements * t->width, t->width, d->raw,
+			     &raw);
 	if (err)
 		return err;
 	out->n = gw_scan_run(b, 0, old, raw, elements, t->width, 0);

@@ -12,7 +12,7 @@
 
 enum {
 	RUN_ELEMENTS = 512 * 1024, /* of a tensor that is only summed */
-	JOBS = 1024,               /* given to the pool at once */
+	JOBS = 1024,		   /* given to the pool at once */
 };
 
 enum job_kind { JOB_COMPARE, JOB_SUM_OLD, JOB_SUM_NEW };
@@ -50,7 +50,8 @@ static int fill_row(struct gw_diff *d, struct gw_diff_row *r, const struct gw_te
 	r->old = old;
 	r->new_ = new_;
 	r->kind = !new_ ? GW_TENSOR_REMOVED : old && same_shape(old, new_) ? GW_TENSOR_CHANGED : GW_TENSOR_WHOLE;
-	r->axis = o && o->axis ? o->axis(o->ctx, t->name, t->rank, t->shape) : gw_slicing_axis(t->name, t->rank, t->shape);
+	r->axis = o && o->axis ? o->axis(o->ctx, t->name, t->rank, t->shape)
+			       : gw_slicing_axis(t->name, t->rank, t->shape);
 	err = gw_tiling_init(&r->tiling, (enum gw_dtype)t->dtype, t->rank, t->shape, r->axis);
 	if (err)
 		return gw_diag_set(d->why, err, "tensor %s: cannot be cut along axis %u: %s", t->name, r->axis,
@@ -189,7 +190,8 @@ static void free_diff(struct gw_diff *d)
 }
 
 /* Moves the sums of a tile from old to new bits. */
-static void update_print(uint64_t lane[2], unsigned width, const struct gw_tile_rect *r, const struct gw_tile_changes *c)
+static void update_print(uint64_t lane[2], unsigned width, const struct gw_tile_rect *r,
+			 const struct gw_tile_changes *c)
 {
 	enum { STEP = 512 };
 	uint64_t index[STEP];
@@ -198,7 +200,8 @@ static void update_print(uint64_t lane[2], unsigned width, const struct gw_tile_
 		size_t n = c->n - i < STEP ? c->n - i : STEP;
 
 		for (size_t k = 0; k < n; k++)
-			index[k] = (r->row0 + c->at[i + k] / r->cols) * r->tensor_cols + r->col0 + c->at[i + k] % r->cols;
+			index[k] =
+				(r->row0 + c->at[i + k] / r->cols) * r->tensor_cols + r->col0 + c->at[i + k] % r->cols;
 		gw_print_update(lane, width, index, c->old_bits + i * width, c->new_bits + i * width, n);
 	}
 }

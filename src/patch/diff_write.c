@@ -26,7 +26,7 @@ struct writing {
 	struct gw_diff *d;
 	struct gw_fs *fs;
 	struct gw_file *file;
-	uint64_t at;        /* of the next body */
+	uint64_t at; /* of the next body */
 	struct gw_wr table;
 	struct slot *slots;
 	size_t slot_count, used;
@@ -110,7 +110,8 @@ static int add_blob(struct writing *w, const uint8_t *p, uint64_t bytes, unsigne
 	int err = 0;
 
 	for (uint64_t i = 0; !err && i < gw_patch_chunks(bytes); i++)
-		err = add(w, (struct slot){.p = p + i * GW_PATCH_CHUNK, .n = gw_patch_chunk_bytes(bytes, i), .width = width});
+		err = add(w, (struct slot){
+				     .p = p + i * GW_PATCH_CHUNK, .n = gw_patch_chunk_bytes(bytes, i), .width = width});
 	return err ? err : flush(w);
 }
 
@@ -282,7 +283,8 @@ static int write_all(struct writing *w)
 	}
 	if (!err && w->table.err)
 		err = w->table.err == GW_ELIMIT
-			      ? gw_diag_set(d->why, GW_ELIMIT, "the patch's tables grow over %d bytes", GW_PATCH_TABLES_MAX)
+			      ? gw_diag_set(d->why, GW_ELIMIT, "the patch's tables grow over %d bytes",
+					    GW_PATCH_TABLES_MAX)
 			      : w->table.err;
 	if (err)
 		return err;

@@ -76,7 +76,8 @@ static const struct gw_patch_file *single_file(const struct gw_patch *pt)
 	return only && only->kind == GW_PATCH_SHARD && !strcmp(only->name, GW_PATCH_SINGLE) ? only : NULL;
 }
 
-static int prove_base(const struct gw_patch *pt, const struct gw_checkpoint *base, struct gw_pool *pool, struct gw_diag *why)
+static int prove_base(const struct gw_patch *pt, const struct gw_checkpoint *base, struct gw_pool *pool,
+		      struct gw_diag *why)
 {
 	struct gw_match m;
 	int err;

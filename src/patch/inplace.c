@@ -30,12 +30,13 @@ static int place_init(struct place *w, struct gw_fs *fs, const char *path, struc
 	if (err)
 		return gw_diag_set(why, err, "%s: %s", path, gw_err_text(err));
 	if (st.type != GW_FILE_DIR && st.type != GW_FILE_REGULAR)
-		return gw_diag_set(why, GW_EINVAL, "%s is neither folder nor file: give the checkpoint itself, not a link to it",
-				   path);
+		return gw_diag_set(why, GW_EINVAL,
+				   "%s is neither folder nor file: give the checkpoint itself, not a link to it", path);
 	while (n > 1 && base[n - 1] == '/')
 		n--;
 	if ((n == 1 && (base[0] == '.' || base[0] == '/')) || (n == 2 && !strncmp(base, "..", 2)))
-		return gw_diag_set(why, GW_EINVAL, "%s: give the checkpoint by its name: its redo log lies beside it", path);
+		return gw_diag_set(why, GW_EINVAL, "%s: give the checkpoint by its name: its redo log lies beside it",
+				   path);
 	w->single = st.type == GW_FILE_REGULAR;
 	log_cap = n + sizeof "..godwit-redo";
 	dir = gw_path_dir(path);
@@ -115,9 +116,10 @@ static int read_back(const struct place *w, struct gw_fs *fs, struct gw_pool *po
 	err = gw_disk_prints(c, pool, NULL, report->to_print, why);
 	gw_checkpoint_close(c);
 	if (!err && memcmp(want, report->to_print, sizeof report->to_print))
-		err = gw_diag_set(why, GW_EFINGERPRINT,
-				  "%s: does not hold what its redo log says, though all of it was written; the log %s is kept",
-				  w->path, w->log);
+		err = gw_diag_set(
+			why, GW_EFINGERPRINT,
+			"%s: does not hold what its redo log says, though all of it was written; the log %s is kept",
+			w->path, w->log);
 	return err;
 }
 
@@ -137,7 +139,8 @@ static int recover(const struct place *w, struct gw_fs *fs, struct gw_pool *pool
 	return err ? err : sweep(w, fs);
 }
 
-int gw_disk_recover(struct gw_fs *fs, struct gw_pool *pool, const char *dir, struct gw_disk_report *report, struct gw_diag *why)
+int gw_disk_recover(struct gw_fs *fs, struct gw_pool *pool, const char *dir, struct gw_disk_report *report,
+		    struct gw_diag *why)
 {
 	struct gw_disk_report own;
 	struct place w;
@@ -214,7 +217,8 @@ static int gather_shard(struct gathering *g, const struct gw_patch_file *f)
 	g->shard = gw_match_shard(g->base, f->name);
 	g->named = 0;
 	if (!g->shard || g->shard->bytes != f->bytes + f->data_bytes)
-		return gw_diag_set(g->why, GW_EBASE, "%s: shard %s is missing, or has another size", g->w->path, f->name);
+		return gw_diag_set(g->why, GW_EBASE, "%s: shard %s is missing, or has another size", g->w->path,
+				   f->name);
 	return gw_rebuild_file(g->rb, f, &sink, g->why);
 }
 
@@ -257,8 +261,9 @@ static int gather_files(struct gathering *g, const struct gw_patch *pt)
 		const struct gw_patch_file *f = &pt->files[i];
 
 		if (g->w->single && strcmp(f->name, GW_PATCH_SINGLE))
-			return gw_diag_set(g->why, GW_EINVAL, "%s: a single file cannot become a version with the file %s",
-					   g->w->path, f->name);
+			return gw_diag_set(g->why, GW_EINVAL,
+					   "%s: a single file cannot become a version with the file %s", g->w->path,
+					   f->name);
 		if (f->kind == GW_PATCH_GONE)
 			err = gw_redo_remove(g->log, name_of(g, f));
 		else if (f->fresh)
@@ -269,7 +274,8 @@ static int gather_files(struct gathering *g, const struct gw_patch *pt)
 	return err;
 }
 
-/* Where the log did not come to be, nothing needs what was sealed. A log that may be there, though the disk said no, does. */
+/* Where the log did not come to be, nothing needs what was sealed. A log that may be there, though the disk said no,
+ * does. */
 static void drop_temps(struct gathering *g)
 {
 	struct gw_stat st;
@@ -351,7 +357,8 @@ static int prepare(const struct place *w, const struct gw_patch *pt, struct gw_f
 	if (report->already)
 		memcpy(report->to_print, m.model, sizeof m.model);
 	else if (pt->info.anchor)
-		err = gw_diag_set(why, GW_EINVAL, "the patch holds a whole version: apply it with -o into a new folder");
+		err = gw_diag_set(why, GW_EINVAL,
+				  "the patch holds a whole version: apply it with -o into a new folder");
 	else
 		err = gw_match_base(&m, pt, why);
 	if (!err && !report->already)

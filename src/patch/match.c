@@ -109,7 +109,7 @@ int gw_disk_prints(const struct gw_checkpoint *c, struct gw_pool *pool, uint64_t
 		   struct gw_diag *why)
 {
 	uint32_t n = gw_checkpoint_tensors(c);
-	uint64_t (*own)[2] = lanes ? NULL : calloc((size_t)n + 1, sizeof *own);
+	uint64_t(*own)[2] = lanes ? NULL : calloc((size_t)n + 1, sizeof *own);
 	struct summing *s = malloc(sizeof *s);
 	int err = s && (lanes || own) ? 0 : GW_ENOMEM;
 
@@ -126,7 +126,8 @@ int gw_disk_prints(const struct gw_checkpoint *c, struct gw_pool *pool, uint64_t
 	for (uint32_t i = 0; !err && i < n; i++) {
 		const struct gw_tensor *t = gw_checkpoint_tensor(c, i);
 
-		gw_model_print_add(model, t->name, gw_dtype_name((enum gw_dtype)t->dtype), t->rank, t->shape, s->lanes[i]);
+		gw_model_print_add(model, t->name, gw_dtype_name((enum gw_dtype)t->dtype), t->rank, t->shape,
+				   s->lanes[i]);
 	}
 	free(s);
 	free(own);
@@ -197,28 +198,31 @@ static int match_tensor(const struct gw_match *m, const struct gw_patch_tensor *
 	if (!t)
 		return gw_diag_set(why, err, "%s: tensor %s is missing", path, r->name);
 	if (!alike(r, t))
-		return gw_diag_set(why, err, "%s: tensor %s has another dtype or shape than the patch says", path, r->name);
+		return gw_diag_set(why, err, "%s: tensor %s has another dtype or shape than the patch says", path,
+				   r->name);
 	if (same_print(lane, want))
 		return 0;
 	gw_print_text(is, lane);
 	gw_print_text(wanted, want);
-	return gw_diag_set(why, err, "%s: tensor %s has other bits: its fingerprint is %s, the patch says %s", path, r->name, is,
-			   wanted);
+	return gw_diag_set(why, err, "%s: tensor %s has other bits: its fingerprint is %s, the patch says %s", path,
+			   r->name, is, wanted);
 }
 
 static int match_bytes(const struct gw_match *m, int err, const char *file, const char *tensor, const uint8_t *p,
-		       uint64_t bytes, uint64_t want_bytes, const uint8_t want[GW_FILE_DIGEST_BYTES], struct gw_diag *why)
+		       uint64_t bytes, uint64_t want_bytes, const uint8_t want[GW_FILE_DIGEST_BYTES],
+		       struct gw_diag *why)
 {
 	uint8_t digest[GW_FILE_DIGEST_BYTES];
 	const char *path = gw_checkpoint_path(m->c);
 
 	if (!p)
-		return gw_diag_set(why, err, "%s: %s%s%s is missing", path, file, tensor ? ", tensor " : "", tensor ? tensor : "");
+		return gw_diag_set(why, err, "%s: %s%s%s is missing", path, file, tensor ? ", tensor " : "",
+				   tensor ? tensor : "");
 	gw_hash_of(p, bytes == want_bytes ? bytes : 0, digest, sizeof digest);
 	if (bytes == want_bytes && !memcmp(digest, want, sizeof digest))
 		return 0;
-	return gw_diag_set(why, err, "%s: %s%s%s has other bytes than the patch says", path, file, tensor ? ", tensor " : "",
-			   tensor ? tensor : "");
+	return gw_diag_set(why, err, "%s: %s%s%s has other bytes than the patch says", path, file,
+			   tensor ? ", tensor " : "", tensor ? tensor : "");
 }
 
 /* Files: all of them (the result), or those whose bytes come from the base. */
@@ -230,10 +234,12 @@ static int match_file(const struct gw_match *m, const struct gw_patch_file *f, i
 	int bad = 0;
 
 	if (f->kind == GW_PATCH_GONE)
-		return all && (o || s) ? gw_diag_set(why, err, "%s: %s should be gone", gw_checkpoint_path(m->c), f->name) : 0;
+		return all && (o || s)
+			       ? gw_diag_set(why, err, "%s: %s should be gone", gw_checkpoint_path(m->c), f->name)
+			       : 0;
 	if (f->kind == GW_PATCH_OTHER)
-		return all || !f->fresh ? match_bytes(m, err, f->name, NULL, o ? o->p : NULL, o ? o->bytes : 0, f->bytes,
-						      f->digest, why)
+		return all || !f->fresh ? match_bytes(m, err, f->name, NULL, o ? o->p : NULL, o ? o->bytes : 0,
+						      f->bytes, f->digest, why)
 					: 0;
 	if (all || !f->fresh) {
 		const uint8_t *p = s ? gw_safetensors_header(s->header, &header) : NULL;
@@ -261,7 +267,8 @@ static int match_model(const struct gw_match *m, const uint64_t want[2], int err
 		return 0;
 	gw_print_text(is, m->model);
 	gw_print_text(wanted, want);
-	return gw_diag_set(why, err, "%s: its fingerprint is %s, the patch says %s%s", gw_checkpoint_path(m->c), is, wanted, hint);
+	return gw_diag_set(why, err, "%s: its fingerprint is %s, the patch says %s%s", gw_checkpoint_path(m->c), is,
+			   wanted, hint);
 }
 
 int gw_match_base(const struct gw_match *m, const struct gw_patch *pt, struct gw_diag *why)
@@ -276,8 +283,9 @@ int gw_match_base(const struct gw_match *m, const struct gw_patch *pt, struct gw
 	}
 	for (uint32_t i = 0; !err && i < pt->info.files; i++)
 		err = match_file(m, &pt->files[i], 0, GW_EBASE, why);
-	return err ? err : match_model(m, pt->info.from_print, GW_EBASE, "; what the patch changes matches, another tensor does not",
-				       why);
+	return err ? err
+		   : match_model(m, pt->info.from_print, GW_EBASE,
+				 "; what the patch changes matches, another tensor does not", why);
 }
 
 int gw_match_result(const struct gw_match *m, const struct gw_patch *pt, struct gw_diag *why)
@@ -295,8 +303,8 @@ int gw_match_result(const struct gw_match *m, const struct gw_patch *pt, struct 
 	return err ? err : match_model(m, pt->info.to_print, GW_EFINGERPRINT, "", why);
 }
 
-int gw_match_path(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool, const char *path, uint64_t model[2],
-		  struct gw_diag *why)
+int gw_match_path(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool, const char *path,
+		  uint64_t model[2], struct gw_diag *why)
 {
 	struct gw_checkpoint *c;
 	struct gw_match m;

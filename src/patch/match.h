@@ -37,7 +37,7 @@ int gw_match_base(const struct gw_match *m, const struct gw_patch *pt, struct gw
 int gw_match_result(const struct gw_match *m, const struct gw_patch *pt, struct gw_diag *why);
 
 /* Opens the checkpoint at path and asks the same: what was written is proven where it lies. model: its fingerprint. */
-int gw_match_path(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool, const char *path, uint64_t model[2],
-		  struct gw_diag *why);
+int gw_match_path(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool, const char *path,
+		  uint64_t model[2], struct gw_diag *why);
 
 #endif

@@ -17,7 +17,8 @@ static int check_digest(const struct gw_patch *pt, uint64_t tables_at, struct gw
 	gw_hash_add(&h, pt->p + tables_at, pt->n - tables_at);
 	gw_hash_end(&h, d);
 	if (memcmp(d, pt->p + GW_PATCH_DIGESTED, sizeof d))
-		return gw_diag_set(why, GW_EDIGEST, "patch file: header or tables are damaged: their digest does not match");
+		return gw_diag_set(why, GW_EDIGEST,
+				   "patch file: header or tables are damaged: their digest does not match");
 	return 0;
 }
 
@@ -130,7 +131,8 @@ static int by_file_name(const void *name, const void *row)
 
 const struct gw_patch_tensor *gw_patch_find(const struct gw_patch *pt, const char *name)
 {
-	return pt->info.tensors ? bsearch(name, pt->tensors, pt->info.tensors, sizeof *pt->tensors, by_tensor_name) : NULL;
+	return pt->info.tensors ? bsearch(name, pt->tensors, pt->info.tensors, sizeof *pt->tensors, by_tensor_name)
+				: NULL;
 }
 
 const struct gw_patch_file *gw_patch_find_file(const struct gw_patch *pt, const char *name)

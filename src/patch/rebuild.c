@@ -45,7 +45,8 @@ struct gw_rebuild {
 	size_t n;
 };
 
-int gw_rebuild_new(struct gw_rebuild **out, const struct gw_patch *pt, const struct gw_checkpoint *base, struct gw_pool *pool)
+int gw_rebuild_new(struct gw_rebuild **out, const struct gw_patch *pt, const struct gw_checkpoint *base,
+		   struct gw_pool *pool)
 {
 	struct gw_rebuild *rb = calloc(1, sizeof *rb);
 	int err = 0;
@@ -107,7 +108,8 @@ static int make_tile(struct gw_rebuild *rb, struct piece *p, struct worker *w)
 	for (size_t i = 0; !err && i < c.n; i++) {
 		uint64_t e = (r.row0 + c.at[i] / r.cols) * r.tensor_cols + r.col0 + c.at[i] % r.cols - rb->first;
 
-		gw_element_store(rb->buffer + e * t->width, t->width, gw_element_load(c.new_bits + i * t->width, t->width));
+		gw_element_store(rb->buffer + e * t->width, t->width,
+				 gw_element_load(c.new_bits + i * t->width, t->width));
 	}
 	p->changed = c.n;
 	return err;
@@ -210,13 +212,15 @@ static int put_changed(struct gw_rebuild *rb, const struct gw_patch_tensor *t, c
 	if (err)
 		return err;
 	if (changed != t->changed)
-		return gw_diag_set(why, GW_EMALFORMED, "patch file: tensor %s has other changes than its row says", t->name);
+		return gw_diag_set(why, GW_EMALFORMED, "patch file: tensor %s has other changes than its row says",
+				   t->name);
 	return check_print(t, lane, why);
 }
 
 /* A blob at an offset of the file: of a tensor (t), or of bytes with a digest. */
 static int put_blob(struct gw_rebuild *rb, const struct gw_patch_blob *blob, const struct gw_patch_tensor *t,
-		    const uint8_t *digest, const char *what, uint64_t at, const struct gw_sink *sink, struct gw_diag *why)
+		    const uint8_t *digest, const char *what, uint64_t at, const struct gw_sink *sink,
+		    struct gw_diag *why)
 {
 	uint64_t lane[2] = {0, 0};
 	uint8_t got[GW_DIGEST_BYTES];
@@ -257,13 +261,15 @@ static int put_blob(struct gw_rebuild *rb, const struct gw_patch_blob *blob, con
 }
 
 static int put_carried(struct gw_rebuild *rb, const struct gw_patch_file *f, const struct gw_patch_carried *c,
-		       const struct gw_safetensors_tensor *s, uint64_t at, const struct gw_sink *sink, struct gw_diag *why)
+		       const struct gw_safetensors_tensor *s, uint64_t at, const struct gw_sink *sink,
+		       struct gw_diag *why)
 {
 	const struct gw_safetensors_tensor *row = NULL;
 	const uint8_t *p;
 
 	if (c->bytes != s->bytes)
-		return gw_diag_set(why, GW_EMALFORMED, "patch file: %s: carried tensor %s has another size in the header", f->name,
+		return gw_diag_set(why, GW_EMALFORMED,
+				   "patch file: %s: carried tensor %s has another size in the header", f->name,
 				   c->name);
 	if (c->fresh)
 		return put_blob(rb, &c->blob, NULL, c->digest, c->name, at, sink, why);
@@ -279,21 +285,21 @@ static int same_shape(unsigned rank, const uint64_t *shape, enum gw_dtype dtype,
 	return s->dtype == dtype && s->rank == rank && !memcmp(shape, s->shape, rank * sizeof *shape);
 }
 
-static int put_served(struct gw_rebuild *rb, const struct gw_patch_file *f, const struct gw_safetensors_tensor *s, uint64_t at,
-		      const struct gw_sink *sink, struct gw_diag *why)
+static int put_served(struct gw_rebuild *rb, const struct gw_patch_file *f, const struct gw_safetensors_tensor *s,
+		      uint64_t at, const struct gw_sink *sink, struct gw_diag *why)
 {
 	const struct gw_patch_tensor *t = gw_patch_find(rb->pt, s->name);
 	const struct gw_tensor *b = rb->base ? gw_checkpoint_find(rb->base, s->name) : NULL;
 
 	if (t && (t->kind == GW_TENSOR_REMOVED || !same_shape(t->rank, t->shape, t->dtype, s)))
-		return gw_diag_set(why, GW_EMALFORMED, "patch file: %s: its header and the tensor table differ about %s", f->name,
-				   s->name);
+		return gw_diag_set(why, GW_EMALFORMED,
+				   "patch file: %s: its header and the tensor table differ about %s", f->name, s->name);
 	if (t && t->kind == GW_TENSOR_WHOLE)
 		return put_blob(rb, &t->blob, t, NULL, t->name, at, sink, why);
 	if (!b || !same_shape(b->rank, b->shape, (enum gw_dtype)b->dtype, s))
 		return gw_diag_set(why, rb->base ? GW_EBASE : GW_EMALFORMED,
-				   "patch file: %s: tensor %s is neither in the patch nor, in that form, in the base", f->name,
-				   s->name);
+				   "patch file: %s: tensor %s is neither in the patch nor, in that form, in the base",
+				   f->name, s->name);
 	return t ? put_changed(rb, t, b->p, at, sink, why)
 		 : sink->put(sink->ctx, at, b->p, b->bytes, gw_dtype_width((enum gw_dtype)b->dtype));
 }
@@ -318,8 +324,8 @@ static const struct gw_patch_carried *find_carried(const struct gw_patch_file *f
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static int put_data(struct gw_rebuild *rb, const struct gw_patch_file *f, const uint8_t *header, const struct gw_sink *sink,
-		    struct gw_diag *why)
+static int put_data(struct gw_rebuild *rb, const struct gw_patch_file *f, const uint8_t *header,
+		    const struct gw_sink *sink, struct gw_diag *why)
 {
 	struct gw_safetensors *s;
 	uint32_t carried = 0;
@@ -359,7 +365,8 @@ static int put_kept(void *ctx, uint64_t at, const uint8_t *p, uint64_t n, unsign
 	return k->sink->put(k->sink->ctx, at, p, n, width);
 }
 
-static int put_fresh_shard(struct gw_rebuild *rb, const struct gw_patch_file *f, const struct gw_sink *sink, struct gw_diag *why)
+static int put_fresh_shard(struct gw_rebuild *rb, const struct gw_patch_file *f, const struct gw_sink *sink,
+			   struct gw_diag *why)
 {
 	struct keep keep = {malloc(f->bytes + 1), sink};
 	struct gw_sink keeper = {put_kept, &keep};
@@ -371,7 +378,8 @@ static int put_fresh_shard(struct gw_rebuild *rb, const struct gw_patch_file *f,
 	return err;
 }
 
-int gw_rebuild_file(struct gw_rebuild *rb, const struct gw_patch_file *f, const struct gw_sink *sink, struct gw_diag *why)
+int gw_rebuild_file(struct gw_rebuild *rb, const struct gw_patch_file *f, const struct gw_sink *sink,
+		    struct gw_diag *why)
 {
 	const struct gw_shard *s = gw_match_shard(rb->base, f->name);
 	const struct gw_other_file *o = gw_match_other(rb->base, f->name);

@@ -22,14 +22,15 @@ int gw_rebuild_new(struct gw_rebuild **out, const struct gw_patch *pt, const str
 		   struct gw_pool *pool);
 void gw_rebuild_free(struct gw_rebuild *rb);
 
-/* n bytes at offset `at` of the file, elements of that width. They are the base's own bytes, in its mapping, where nothing
- * changed. A non-zero return ends the rebuild with that error. */
+/* n bytes at offset `at` of the file, elements of that width. They are the base's own bytes, in its mapping, where
+ * nothing changed. A non-zero return ends the rebuild with that error. */
 struct gw_sink {
 	int (*put)(void *ctx, uint64_t at, const uint8_t *p, uint64_t n, unsigned width);
 	void *ctx;
 };
 
 /* A file that is not GONE: all of its bytes. */
-int gw_rebuild_file(struct gw_rebuild *rb, const struct gw_patch_file *f, const struct gw_sink *sink, struct gw_diag *why);
+int gw_rebuild_file(struct gw_rebuild *rb, const struct gw_patch_file *f, const struct gw_sink *sink,
+		    struct gw_diag *why);
 
 #endif

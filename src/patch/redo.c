@@ -13,7 +13,7 @@ enum {
 	HEADER_BYTES = 44,
 	BUFFER_BYTES = 1024 * 1024,
 	WINDOW_BYTES = 1024 * 1024, /* of a file, rewritten at once */
-	WINDOW_GAP = 64 * 1024,     /* unchanged bytes that end a window */
+	WINDOW_GAP = 64 * 1024,	    /* unchanged bytes that end a window */
 };
 
 #define MAGIC "GWREDO\0" /* and the literal's own NUL */
@@ -49,7 +49,8 @@ static int flush_if_full(struct gw_redo_writer *w)
 	return w->buf.err || w->buf.n >= BUFFER_BYTES ? flush(w) : 0;
 }
 
-int gw_redo_begin(struct gw_redo_writer **out, struct gw_publish *p, const uint64_t from_print[2], const uint64_t to_print[2])
+int gw_redo_begin(struct gw_redo_writer **out, struct gw_publish *p, const uint64_t from_print[2],
+		  const uint64_t to_print[2])
 {
 	struct gw_redo_writer *w = calloc(1, sizeof *w);
 
@@ -400,7 +401,8 @@ static int check_log(struct replay *y, const uint8_t *p, size_t n)
 	return walk(y, NULL, p, n - sizeof digest);
 }
 
-int gw_redo_replay(struct gw_fs *fs, const char *folder, const void *p, size_t n, struct gw_redo_info *info, struct gw_diag *why)
+int gw_redo_replay(struct gw_fs *fs, const char *folder, const void *p, size_t n, struct gw_redo_info *info,
+		   struct gw_diag *why)
 {
 	struct replay y = {.folder = folder, .info = info, .why = why, .window = malloc(WINDOW_BYTES)};
 	int err = y.window ? check_log(&y, p, n) : GW_ENOMEM;

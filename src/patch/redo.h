@@ -15,7 +15,8 @@
 struct gw_redo_writer;
 
 /* Into an open publication. The files named live in one folder; names are plain. */
-int gw_redo_begin(struct gw_redo_writer **out, struct gw_publish *p, const uint64_t from_print[2], const uint64_t to_print[2]);
+int gw_redo_begin(struct gw_redo_writer **out, struct gw_publish *p, const uint64_t from_print[2],
+		  const uint64_t to_print[2]);
 /* What follows until the next file changes this file of that size. */
 int gw_redo_write(struct gw_redo_writer *w, const char *file, uint64_t file_bytes);
 /* n changes of elements of that width; c->at counts them from byte `at` of the file. */
@@ -36,7 +37,7 @@ struct gw_redo_info {
 	uint32_t files;
 };
 
-/* Does all that the log says, in `folder`, durably. p: the whole log; it is checked to its end before the first write. */
+/* Does all that the log says, in `folder`, durably. p: the whole log, checked to its end before the first write. */
 int gw_redo_replay(struct gw_fs *fs, const char *folder, const void *p, size_t n, struct gw_redo_info *info,
 		   struct gw_diag *why);
 

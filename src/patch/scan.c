@@ -37,8 +37,8 @@ static inline int block_differs(const uint8_t *a, const uint8_t *b)
 	return x != 0;
 }
 
-static inline size_t scan(struct gw_changes_buf *b, size_t count, const uint8_t *old, const uint8_t *new_bits, size_t from,
-			  size_t to, unsigned width, uint32_t base)
+static inline size_t scan(struct gw_changes_buf *b, size_t count, const uint8_t *old, const uint8_t *new_bits,
+			  size_t from, size_t to, unsigned width, uint32_t base)
 {
 	for (size_t i = from; i < to; i++) {
 		uint64_t o = gw_element_load(old + i * width, width), n = gw_element_load(new_bits + i * width, width);
@@ -55,8 +55,8 @@ static inline size_t scan(struct gw_changes_buf *b, size_t count, const uint8_t 
 
 /* One copy for each width, so that the compiler sees it as a constant. */
 #define SCAN_WIDTH(w) \
-	static size_t run_##w(struct gw_changes_buf *b, size_t count, const uint8_t *old, const uint8_t *new_bits, size_t n, \
-			      uint32_t base) \
+	static size_t run_##w(struct gw_changes_buf *b, size_t count, const uint8_t *old, const uint8_t *new_bits, \
+			      size_t n, uint32_t base) \
 	{ \
 		const size_t step = BLOCK / (w); \
 		size_t i = 0; \

@@ -27,8 +27,8 @@ size_t gw_scan_run(struct gw_changes_buf *b, size_t count, const uint8_t *old, c
 void gw_scan_tile(struct gw_changes_buf *b, const uint8_t *old, const uint8_t *new_bits, unsigned width,
 		  const struct gw_tile_rect *r, struct gw_tile_changes *out);
 
-/* Copies a tile's elements out of a tensor, row by row. Returns where they lie: in `out`, or in the tensor where the tile is
- * one stretch of it. */
+/* Copies a tile's elements out of a tensor, row by row. Returns where they lie: in `out`, or in the tensor where the
+ * tile is one stretch of it. */
 const uint8_t *gw_tile_gather(const uint8_t *tensor, unsigned width, const struct gw_tile_rect *r, uint8_t *out);
 
 #endif

@@ -75,7 +75,8 @@ static inline void symbols_of(const struct steps *s, uint64_t gap, uint64_t old,
 	do { \
 		uint64_t next_ = 0; \
 		for (size_t i_ = 0; i_ < (c)->n; i_++) { \
-			symbols_of((s), (c)->at[i_] - next_, gw_element_load((c)->old_bits + i_ * (s)->width, (s)->width), \
+			symbols_of((s), (c)->at[i_] - next_, \
+				   gw_element_load((c)->old_bits + i_ * (s)->width, (s)->width), \
 				   gw_element_load((c)->new_bits + i_ * (s)->width, (s)->width), (y)); \
 			next_ = (uint64_t)(c)->at[i_] + 1; \
 			body \

@@ -352,7 +352,8 @@ static int read_files(struct reading *g, uint32_t count)
 	return err ? err : reader_error(g);
 }
 
-int gw_patch_read_tables(struct gw_patch *pt, const struct gw_patch_counts *counts, uint64_t tables_at, struct gw_diag *why)
+int gw_patch_read_tables(struct gw_patch *pt, const struct gw_patch_counts *counts, uint64_t tables_at,
+			 struct gw_diag *why)
 {
 	struct reading g = {.pt = pt, .at = GW_PATCH_HEADER, .bodies_end = tables_at, .why = why};
 	int err;

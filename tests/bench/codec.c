@@ -79,7 +79,8 @@ static uint64_t rival_gaps(const struct gw_tensor *o, const struct gw_tensor *n,
 	return got;
 }
 
-static void sizes(const struct gw_checkpoint *a, const struct gw_checkpoint *b, const struct gw_diff_report *r, const char *label)
+static void sizes(const struct gw_checkpoint *a, const struct gw_checkpoint *b, const struct gw_diff_report *r,
+		  const char *label)
 {
 	uint64_t gaps = 0, changed = 0;
 
@@ -89,8 +90,9 @@ static void sizes(const struct gw_checkpoint *a, const struct gw_checkpoint *b, 
 		if (o && n->dtype == GW_DT_BF16 && o->bytes == n->bytes)
 			gaps += rival_gaps(o, n, &changed);
 	}
-	(void)printf("RESULT codec.bits.%s %.2f bits changed=%" PRIu64 " density=%.5f gaps_zstd=%.2f int32_value=48.00\n", label,
-		     8.0 * (double)r->patch_bytes / (double)r->changed, r->changed,
+	(void)printf("RESULT codec.bits.%s %.2f bits changed=%" PRIu64
+		     " density=%.5f gaps_zstd=%.2f int32_value=48.00\n",
+		     label, 8.0 * (double)r->patch_bytes / (double)r->changed, r->changed,
 		     (double)r->changed / (double)r->elements, changed ? 8.0 * (double)gaps / (double)changed : 0.0);
 }
 
@@ -161,7 +163,8 @@ int main(int argc, char **argv)
 		}
 	gb = (double)r.bytes / 1e9;
 	sizes(a, b, &r, label);
-	(void)printf("RESULT codec.encode.%s %.2f GB/s cpu_s=%.3f model_gb=%.2f per=core\n", label, gb / best[0], best[0], gb);
+	(void)printf("RESULT codec.encode.%s %.2f GB/s cpu_s=%.3f model_gb=%.2f per=core\n", label, gb / best[0],
+		     best[0], gb);
 	(void)printf("RESULT codec.decode.%s %.2f GB/s cpu_s=%.3f per=core\n", label, gb / best[1], best[1]);
 	(void)printf("RESULT codec.decode_prints.%s %.2f GB/s cpu_s=%.3f per=core\n", label, gb / best[2], best[2]);
 	gw_patch_close(pt);

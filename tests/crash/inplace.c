@@ -1,7 +1,7 @@
 /*
  * A change in place under every cut. The process dies, or the power fails, inside every single operation of it in turn,
- * and again inside the recovery. What the next run leaves is the old checkpoint or the new one, to the byte; and applying
- * again ends in the new one.
+ * and again inside the recovery. What the next run leaves is the old checkpoint or the new one, to the byte; and
+ * applying again ends in the new one.
  */
 #include <stdio.h>
 #include <string.h>

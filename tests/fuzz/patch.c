@@ -45,8 +45,8 @@ static void check_changes(const struct gw_tile_changes *c, uint64_t elements, un
 	}
 }
 
-static void check_tensor(const struct gw_patch *pt, const struct gw_patch_tensor *t, uint8_t *sealed, struct gw_tile_decoder *d,
-			 const uint8_t *zeros)
+static void check_tensor(const struct gw_patch *pt, const struct gw_patch_tensor *t, uint8_t *sealed,
+			 struct gw_tile_decoder *d, const uint8_t *zeros)
 {
 	for (uint32_t i = 0; i < t->tiles; i++) {
 		struct gw_tile_changes c;
@@ -62,7 +62,8 @@ static void check_tensor(const struct gw_patch *pt, const struct gw_patch_tensor
 	}
 }
 
-static void check_blob(const struct gw_patch *pt, const struct gw_patch_blob *b, uint8_t *sealed, struct gw_tile_decoder *d)
+static void check_blob(const struct gw_patch *pt, const struct gw_patch_blob *b, uint8_t *sealed,
+		       struct gw_tile_decoder *d)
 {
 	for (uint32_t i = 0; i < b->chunks; i++) {
 		const uint8_t *p;

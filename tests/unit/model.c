@@ -16,8 +16,8 @@ void model_free(struct model *m)
 	memset(m, 0, sizeof *m);
 }
 
-struct model_tensor *model_add(struct model *m, struct gw_rng *rng, unsigned shard, const char *name, enum gw_dtype dtype,
-			       unsigned rank, const uint64_t *shape)
+struct model_tensor *model_add(struct model *m, struct gw_rng *rng, unsigned shard, const char *name,
+			       enum gw_dtype dtype, unsigned rank, const uint64_t *shape)
 {
 	struct model_tensor *t = &m->t[m->n++];
 
@@ -103,7 +103,8 @@ static void write_shard(const struct model *m, unsigned shard, struct gw_fs *fs,
 
 	for (unsigned i = 0; i < m->n; i++)
 		if (m->t[i].shard == shard)
-			specs[n++] = (struct gw_safetensors_spec){m->t[i].name, m->t[i].shape, m->t[i].rank, m->t[i].dtype};
+			specs[n++] =
+				(struct gw_safetensors_spec){m->t[i].name, m->t[i].shape, m->t[i].rank, m->t[i].dtype};
 	gw_wr_init(&w, 64 * 1024 * 1024);
 	ck_assert_int_eq(gw_safetensors_write(&w, specs, n, NULL, 0, NULL), 0);
 	for (unsigned i = 0; i < m->n; i++)

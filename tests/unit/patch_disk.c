@@ -116,10 +116,10 @@ static int apply_in_place(struct world *w, const char *patch, const char *dir)
 	return err;
 }
 
-#define OK(x) \
-	do { \
-		int err_ = (x); \
-		ck_assert_msg(!err_, "%s: %d %s", #x, err_, w.why.text); \
+#define OK(x)                                                                                                          \
+	do {                                                                                                           \
+		int err_ = (x);                                                                                        \
+		ck_assert_msg(!err_, "%s: %d %s", #x, err_, w.why.text);                                               \
 	} while (0)
 
 /* Both ways, from nothing, and in place: all give b from a. */
@@ -204,14 +204,16 @@ END_TEST
 /* Tensors that are cut along both axes, in rows and in columns, so that bands hold many tiles. */
 START_TEST(sliced_tensors)
 {
-	static const uint64_t shapes[][3] = {{640, 1024, 1}, {1024, 16, 40}, {17, 40000, 1}, {3, 300000, 1}, {600001, 1, 1}};
+	static const uint64_t shapes[][3] = {
+		{640, 1024, 1}, {1024, 16, 40}, {17, 40000, 1}, {3, 300000, 1}, {600001, 1, 1}};
 	struct model a = {0}, b;
 	struct gw_rng rng;
 
 	gw_rng_init(&rng, test_seed());
 	(void)strcpy(a.shard[0], "model.safetensors");
 	for (unsigned i = 0; i < 5; i++) {
-		static const char *const names[] = {"q_proj.weight", "o_proj.weight", "down_proj.weight", "up_proj.weight", "x"};
+		static const char *const names[] = {"q_proj.weight", "o_proj.weight", "down_proj.weight",
+						    "up_proj.weight", "x"};
 		char name[40];
 
 		(void)snprintf(name, sizeof name, "model.layers.%u.%s", i, names[i]);
@@ -240,7 +242,7 @@ START_TEST(everything_moves)
 	model_change(&b.t[1], &rng, 200, 1);
 	model_change(&b.t[2], &rng, 5, 1); /* carried: the index does not serve it */
 	check_pair(&a, &b);
-	b.t[0].shard = 1;                  /* moved */
+	b.t[0].shard = 1; /* moved */
 	(void)strcpy(b.t[3].name, "model.layers.1.mlp.up_proj.weight"); /* gone, and new */
 	memcpy(b.t[0].shape, s1, sizeof s1); /* reshaped */
 	(void)model_add(&b, &rng, 0, "new", GW_DT_U8, 1, s2);
@@ -364,8 +366,8 @@ START_TEST(wrong_bases_are_refused_by_name)
 	model_write(&b, w.fs, "/b");
 	OK(make_patch(&w, "/a", "/b", "/p"));
 	for (int i = 0; i < 6; i++) {
-		static const char *const says[] = {"down_proj", "another tensor", "norm", "tokenizer.json", "tokenizer.json",
-						   "needs the base"};
+		static const char *const says[] = {"down_proj",	     "another tensor", "norm",
+						   "tokenizer.json", "tokenizer.json", "needs the base"};
 
 		model_copy(&c, &a);
 		if (i == 0)
@@ -546,8 +548,8 @@ static void forge(uint8_t *forged, const uint8_t *p, size_t n, struct gw_rng *rn
 	gw_hash_end(&h, forged + GW_PATCH_DIGESTED);
 }
 
-/* Never a crash or a large allocation. A forger can rename files (against him stands the manifest's signature), but what
- * applies has the right bits. */
+/* Never a crash or a large allocation. A forger can rename files (against him stands the manifest's signature), but
+ * what applies has the right bits. */
 START_TEST(forged_tables_never_apply_wrongly)
 {
 	struct model a = {0}, b = {0};

@@ -27,7 +27,9 @@ START_TEST(lengths_make_a_code)
 		uint16_t table[1 << GW_PREFIX_BITS], code[GW_PREFIX_SYMBOLS_MAX];
 
 		for (unsigned i = 0; i < n; i++) {
-			count[i] = gw_rng_below(&rng, 3) ? (gw_rng_u64(&rng) & ((1ull << 50) - 1)) >> gw_rng_below(&rng, steep + 1) : 0;
+			count[i] = gw_rng_below(&rng, 3)
+					   ? (gw_rng_u64(&rng) & ((1ull << 50) - 1)) >> gw_rng_below(&rng, steep + 1)
+					   : 0;
 			used += count[i] > 0;
 		}
 		gw_prefix_lengths(count, n, len);
@@ -59,7 +61,8 @@ END_TEST
 
 START_TEST(lengths_that_are_no_code_are_refused)
 {
-	const uint8_t over[] = {1, 1, 1}, under[] = {2, 2, 2}, alone[] = {0, 2}, ok[] = {0, 1}, none[] = {0, 0}, long_[] = {13, 1};
+	const uint8_t over[] = {1, 1, 1}, under[] = {2, 2, 2}, alone[] = {0, 2}, ok[] = {0, 1}, none[] = {0, 0},
+		      long_[] = {13, 1};
 	uint16_t code[3];
 
 	ck_assert_int_eq(gw_prefix_codes(over, 3, code), GW_EMALFORMED);
@@ -137,7 +140,8 @@ static void check_round_trip(struct tile *t, enum gw_dtype dtype)
 	ck_assert_uint_le(size, (size_t)t->n * 16 + 64);
 	gw_sparse_write(&code, &t->c, t->payload);
 	ck_assert_int_eq(gw_sparse_read(&read, t->payload, size, t->old, t->n, t->decoded.at, t->decoded.old_bits,
-					t->decoded.new_bits, &got), 0);
+					t->decoded.new_bits, &got),
+			 0);
 	ck_assert_uint_eq(got, t->c.n);
 	ck_assert_mem_eq(t->decoded.at, t->c.at, got * sizeof *t->c.at);
 	ck_assert_mem_eq(t->decoded.old_bits, t->c.old_bits, got * t->width);
@@ -145,9 +149,11 @@ static void check_round_trip(struct tile *t, enum gw_dtype dtype)
 	/* A payload that is longer or shorter is refused. */
 	t->payload[size] = 0;
 	ck_assert_int_ne(gw_sparse_read(&read, t->payload, size + 1, t->old, t->n, t->decoded.at, t->decoded.old_bits,
-					t->decoded.new_bits, &got), 0);
+					t->decoded.new_bits, &got),
+			 0);
 	ck_assert_int_ne(gw_sparse_read(&read, t->payload, size - 1, t->old, t->n, t->decoded.at, t->decoded.old_bits,
-					t->decoded.new_bits, &got), 0);
+					t->decoded.new_bits, &got),
+			 0);
 }
 
 START_TEST(sparse_round_trips_for_every_dtype_and_density)
@@ -172,8 +178,23 @@ END_TEST
 /* NaN payloads, both zeros, infinities, the ends of every range: all pairs of odd values. */
 START_TEST(sparse_round_trips_odd_values)
 {
-	static const uint64_t odd[] = {0, 1, 0x7f, 0x80, 0xff, 0x7f80, 0x7fff, 0x8000, 0xff80, 0xffff, 0x7f800001, 0x7fffffff,
-				       0x80000000, 0xffffffff, 0x7ff0000000000001, 0x7fffffffffffffff, 0x8000000000000000,
+	static const uint64_t odd[] = {0,
+				       1,
+				       0x7f,
+				       0x80,
+				       0xff,
+				       0x7f80,
+				       0x7fff,
+				       0x8000,
+				       0xff80,
+				       0xffff,
+				       0x7f800001,
+				       0x7fffffff,
+				       0x80000000,
+				       0xffffffff,
+				       0x7ff0000000000001,
+				       0x7fffffffffffffff,
+				       0x8000000000000000,
 				       0xffffffffffffffff};
 	enum { N = sizeof odd / sizeof odd[0] };
 	enum gw_dtype dtype = dtypes[_i];
@@ -220,8 +241,8 @@ START_TEST(sparse_takes_any_bytes)
 		size = gw_rng_below(&rng, 4) ? size : gw_rng_below(&rng, size);
 		for (uint64_t k = gw_rng_below(&rng, 4) ? 1 : size / 2; size && k-- > 0;)
 			t.payload[gw_rng_below(&rng, size)] ^= (uint8_t)(1 << gw_rng_below(&rng, 8));
-		if (gw_sparse_read(&code, t.payload, size, t.old, t.n, t.decoded.at, t.decoded.old_bits, t.decoded.new_bits,
-				   &got))
+		if (gw_sparse_read(&code, t.payload, size, t.old, t.n, t.decoded.at, t.decoded.old_bits,
+				   t.decoded.new_bits, &got))
 			continue;
 		for (size_t i = 0; i < got; i++)
 			wrong += t.decoded.at[i] >= t.n || (i && t.decoded.at[i] <= t.decoded.at[i - 1]) ||
