@@ -242,9 +242,9 @@ START_TEST(everything_moves)
 	model_change(&b.t[1], &rng, 200, 1);
 	model_change(&b.t[2], &rng, 5, 1); /* carried: the index does not serve it */
 	check_pair(&a, &b);
-	b.t[0].shard = 1; /* moved */
+	b.t[0].shard = 1;						/* moved */
 	(void)strcpy(b.t[3].name, "model.layers.1.mlp.up_proj.weight"); /* gone, and new */
-	memcpy(b.t[0].shape, s1, sizeof s1); /* reshaped */
+	memcpy(b.t[0].shape, s1, sizeof s1);				/* reshaped */
 	(void)model_add(&b, &rng, 0, "new", GW_DT_U8, 1, s2);
 	(void)model_add(&b, &rng, 0, "new.carried", GW_DT_I64, 1, s3);
 	(void)strcpy(b.other[0].text, "{\"hidden_size\": 40}\n");
@@ -410,6 +410,54 @@ START_TEST(wrong_bases_are_refused_by_name)
 }
 END_TEST
 
+static int always_shrunk(struct gw_fs *fs, const struct gw_mapping *m)
+{
+	(void)fs;
+	(void)m;
+	return GW_ESHRUNK;
+}
+
+/* A checkpoint's file that is cut while it is read: nothing made of it appears. */
+START_TEST(a_file_that_shrinks_is_an_error)
+{
+	struct gw_fs_ops shrunk;
+	struct gw_checkpoint *ca, *cb;
+	struct model a = {0}, b;
+	struct gw_patch *pt;
+	struct gw_stat st;
+	struct world w;
+	uint8_t *p;
+	size_t n;
+
+	world_init(&w);
+	two_shards(&a, &w.rng);
+	model_copy(&b, &a);
+	model_change(&b.t[1], &w.rng, 100, 1);
+	model_write(&a, w.fs, "/a");
+	model_write(&b, w.fs, "/b");
+	OK(make_patch(&w, "/a", "/b", "/p"));
+	p = read_whole(w.fs, "/p", &n);
+	ck_assert_int_eq(gw_patch_open(&pt, p, n, NULL), 0);
+	ck_assert_int_eq(gw_checkpoint_open(&ca, w.fs, "/a", NULL), 0);
+	ck_assert_int_eq(gw_checkpoint_open(&cb, w.fs, "/b", NULL), 0);
+	shrunk = *w.fs->ops;
+	shrunk.mapping_check = always_shrunk;
+	w.fs->ops = &shrunk;
+	ck_assert_int_eq(gw_diff(ca, cb, w.fs, &w.pool, NULL, "/q", NULL, &w.why), GW_ESHRUNK);
+	ck_assert_int_eq(gw_fs_stat(w.fs, "/q", &st), GW_ENOENT);
+	ck_assert_int_eq(gw_disk_apply(pt, ca, w.fs, &w.pool, "/out", NULL, &w.why), GW_ESHRUNK);
+	ck_assert_int_eq(gw_fs_stat(w.fs, "/out", &st), GW_ENOENT);
+	ck_assert_int_eq(gw_disk_apply_in_place(pt, w.fs, &w.pool, "/a", NULL, &w.why), GW_ESHRUNK);
+	gw_patch_close(pt);
+	gw_checkpoint_close(ca);
+	gw_checkpoint_close(cb);
+	free(p);
+	world_free(&w);
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
 /* A patch with something of everything, as small as it goes. */
 static void small_pair(struct model *a, struct model *b, struct gw_rng *rng)
 {
@@ -427,6 +475,12 @@ static void small_pair(struct model *a, struct model *b, struct gw_rng *rng)
 	(void)strcpy(b->t[2].name, "whole");
 	memset(model_add(b, rng, 0, "zeros", GW_DT_F32, 1, s3)->p, 0, 800);
 	(void)strcpy(b->other[1].name, "fresh.txt");
+}
+
+static int count_temporary(void *ctx, const char *name)
+{
+	*(size_t *)ctx += strstr(name, ".tmp-") != NULL;
+	return 0;
 }
 
 /* Decodes all of a patch: tiles against the base tensors, blobs. */
@@ -468,6 +522,39 @@ static int decode_all(const struct gw_patch *pt, const struct model *base, struc
 	}
 	return err;
 }
+
+/* The disk fails in each operation in turn: what appears is whole, and nothing else stays. */
+START_TEST(failing_disks_leave_nothing)
+{
+	struct model a = {0}, b = {0};
+	struct gw_rng rng;
+	int err = 1;
+
+	gw_rng_init(&rng, test_seed());
+	small_pair(&a, &b, &rng);
+	for (uint64_t op = 1; err; op++) {
+		struct gw_stat st;
+		struct world w;
+		size_t names = 0;
+
+		world_init(&w);
+		model_write(&a, w.fs, "/a");
+		model_write(&b, w.fs, "/b");
+		OK(make_patch(&w, "/a", "/b", "/p"));
+		settle(&w);
+		crash_fs_fail_at(w.c, op, GW_ENOSPACE);
+		err = apply(&w, "/p", "/a", "/out");
+		ck_assert(!err || w.why.text[0]);
+		if (!gw_fs_stat(w.fs, "/out", &st))
+			ck_assert(same_tree(w.fs, "/b", "/out"));
+		ck_assert_int_eq(gw_fs_list(w.fs, "/", count_temporary, &names), 0);
+		ck_assert_uint_eq(names, 0);
+		world_free(&w);
+	}
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
 
 START_TEST(any_cut_and_any_flipped_bit_is_an_error)
 {
@@ -602,6 +689,8 @@ TCase *patch_disk_case(void)
 	tcase_add_test(t, same_bytes_for_any_pool);
 	tcase_add_test(t, never_much_longer_than_the_new_bytes);
 	tcase_add_test(t, wrong_bases_are_refused_by_name);
+	tcase_add_test(t, a_file_that_shrinks_is_an_error);
+	tcase_add_test(t, failing_disks_leave_nothing);
 	tcase_add_test(t, any_cut_and_any_flipped_bit_is_an_error);
 	tcase_add_loop_test(t, forged_tables_never_apply_wrongly, 0, 3);
 	return t;
