@@ -13,7 +13,7 @@
  *
  * Path: versions are nodes; transitions, skips (edges) and anchors (edges from nothing) weigh the bytes still to be
  * fetched, what is whole here weighs nothing. Dijkstra's cheapest path from the served version, or from nothing, to
- * the newest is told to the swarm as WANT, newest first; when its first step is whole, PATH says so. A step whose
+ * the newest is told to the swarm as WANT, newest first (as far as one gets, while a manifest is missing); when its first step is whole, PATH says so. A step whose
  * staging failed is avoided for stage_retry, while another way exists. A host that serves nothing fetches an
  * anchor and the chain: so it relays what its region needs.
  *

@@ -127,6 +127,19 @@ static void fetched_version(const struct gw_board *b, struct policy *p, struct g
 			p->fetched = g->version[i];
 }
 
+/* The newest version beyond the served one to which there is a way; 0 for none. */
+static size_t farthest(const struct gw_board *b, const struct policy *p, const struct graph *g)
+{
+	uint64_t served = gw_board_served_version(b, p->head->run);
+	size_t i, best = 0;
+
+	for (i = 1; i < g->n; i++)
+		if (g->dist[i] != FAR && (served == GW_BOARD_NO_VERSION || g->version[i] > served) &&
+		    (!best || g->version[i] > g->version[best]))
+			best = i;
+	return best;
+}
+
 /* --- telling --- */
 
 static void want(struct gw_board *b, struct entry *e, uint64_t key)
@@ -176,8 +189,10 @@ static void path_one(struct gw_board *b, struct policy *p, struct graph *g, stru
 	shortest(b, p, g, 0);
 	at = node_find(g, p->head->newest);
 	if (at == g->n || g->dist[at] == FAR) {
-		p->no_path = 1;
-		return;
+		p->no_path = 1; /* as far as one gets: a head is faster than its manifest */
+		at = farthest(b, p, g);
+		if (!at)
+			return;
 	}
 	while (left-- && (e = g->via[at])) {
 		if (gw_map_put(on_path, &e->m.id, sizeof e->m.id, e, NULL) != 0)

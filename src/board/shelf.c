@@ -328,6 +328,21 @@ static void reach_policy(struct gw_board *b, struct policy *p)
 	p->chain_known = (uint8_t)reach_chain(b, p, &p->head->manifest, floor_version(b, p));
 }
 
+/* While a link of the chain is missing, what was reached before counts as reached. */
+static void reach_still(struct gw_board *b, const struct policy *p)
+{
+	const struct gw_map_entry *me;
+	size_t at = 0;
+
+	while ((me = gw_map_next(&b->entries, &at))) {
+		struct entry *e = me->value;
+
+		if (e->was_reachable && memcmp(e->m.run, p->head->run, GW_RUN_BYTES) == 0 &&
+		    e->m.to >= floor_version(b, p))
+			e->reachable = 1;
+	}
+}
+
 /* No head reaches it, and none will: it was reached before, is older than what is kept, or of a run that ended. What
  * this host serves stays. */
 static int is_over(const struct gw_board *b, const struct entry *e)
@@ -347,7 +362,7 @@ static int is_over(const struct gw_board *b, const struct entry *e)
 		if (gw_digest_equal(&p->path_told, &e->m.id) &&
 		    gw_board_served_version(b, e->m.run) != p->head->newest)
 			return 0; /* the engine may be at it */
-		return (e->was_reachable && p->chain_known) || e->m.to < floor_version(b, p);
+		return e->was_reachable || e->m.to < floor_version(b, p);
 	}
 	return 0;
 }
@@ -364,6 +379,8 @@ void gw_board_reach(struct gw_board *b)
 		if (!b->policies[i]->head)
 			continue;
 		reach_policy(b, b->policies[i]);
+		if (!b->policies[i]->chain_known)
+			reach_still(b, b->policies[i]);
 		from = b->policies[i]->from;
 	}
 	at = 0;
