@@ -177,7 +177,8 @@ void gw_swarm_on_claim(struct gw_swarm *s, struct peer *p, const struct gw_m_cla
 	if (!h)
 		return;
 	for (i = 0; i < GW_SWARM_STRIPES; i++) {
-		if (m->stripes & ~h->claims & 1ull << i)
+		/* A claim that ends is news too: mostly its pieces are here, and the word of them is on its way. */
+		if ((m->stripes ^ h->claims) & 1ull << i)
 			o->stripes[i].news_ns = s->now;
 		answer_in(&o->stripes[i], p->host, (int)(m->stripes >> i & 1));
 	}
