@@ -208,7 +208,7 @@ void sim_net_frame(struct sim *s, struct sim_frame *f)
 	static const uint8_t content[GW_BLOCK_MAX];
 	struct sim_link *l = link_of(s, f->from, f->to);
 	struct sim_host *h = &s->hosts[f->to];
-	struct gw_msg msg = {GW_MSG_NONE};
+	struct gw_msg msg = {.type = GW_MSG_NONE};
 	struct gw_event ev = {.kind = GW_EV_MSG, .msg = &msg, .bytes = f->n};
 	struct gw_arena arena;
 	int err;

@@ -98,6 +98,31 @@ static void versions_reach_all(uint64_t seed)
 	sim_free(s);
 }
 
+/* Versions come faster than they spread. None is dropped on the way, and none is fetched twice. */
+static void a_trainer_in_a_hurry(uint64_t seed)
+{
+	struct sim *s = world(seed, "in a hurry", (struct sim_config){.hosts = 21, .border_bytes_per_s = 20u << 20});
+	uint64_t bytes = 0;
+
+	bytes += payload(publish(s, 0, PIECES));
+	served_within(s, 20 * SECOND);
+	for (uint64_t v = 1; v <= 8; v++) {
+		bytes += payload(publish(s, v, PIECES));
+		sim_run(s, gw_rng_below(&s->rng, 700) * MS);
+	}
+	served_within(s, 30 * SECOND);
+	for (size_t i = 0; i < s->object_count; i++)
+		crossed_once(s, s->objects[i]);
+	for (int i = 1; i < s->config.hosts; i++) {
+		uint64_t rx = gw_node_traffic(sim_node(&s->hosts[i]), 0).rx_bytes +
+			      gw_node_border(sim_node(&s->hosts[i])).rx_bytes;
+
+		SIM_CHECK(s, &s->hosts[i], rx <= bytes * 103 / 100, "received %.2f times what was published",
+			  (double)rx / (double)bytes);
+	}
+	sim_free(s);
+}
+
 /* One or two pieces a version, pushed inside a region. */
 static void small_patches_are_quick(uint64_t seed)
 {
@@ -534,6 +559,7 @@ int main(void)
 {
 	static const struct story stories[] = {
 		{"versions reach all", versions_reach_all},
+		{"in a hurry", a_trainer_in_a_hurry},
 		{"small patches", small_patches_are_quick},
 		{"partition and heal", a_partition_heals},
 		{"starved for 8 s", a_starved_host_stays},
