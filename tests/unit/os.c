@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -171,49 +172,76 @@ static void on_foreign(int signo)
 	(void)mmap(foreign_page, 4096, PROT_READ, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-START_TEST(a_fault_elsewhere_goes_to_the_handler_before)
+/* Runs it in a child, whose handlers of signals are its own; the child's status. */
+static int in_child(int (*run)(struct gw_file *f), struct gw_file *f)
 {
-	struct gw_file *f, *g;
+	pid_t child = fork();
+	int status = 0;
+
+	if (child == 0)
+		_exit(run(f));
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	return status;
+}
+
+static void *map_unguarded(struct gw_file *f)
+{
+	return mmap(NULL, 4096, PROT_READ, MAP_SHARED, gw_fs_os_fd(f), 0);
+}
+
+/* 0 where all was as it should be. The first range installs the handler, so this must come before all other tests that
+ * map, where all run in one process. */
+static int fault_with_handler(struct gw_file *f)
+{
+	struct gw_file *other;
 	struct gw_mapping m;
 
-	ck_assert(signal(SIGBUS, on_foreign) != SIG_ERR);
+	(void)signal(SIGBUS, on_foreign);
+	write_ones(in_dir("foreign"), 4096, &other);
+	if (gw_fs_map(gw_fs_os(), f, &m))
+		return 1;
+	foreign_page = map_unguarded(other);
+	if (foreign_page == MAP_FAILED || gw_fs_resize(gw_fs_os(), other, 0))
+		return 2;
+	if (sum(foreign_page, 4096) || atomic_load(&foreign_faults) != 1)
+		return 3;
+	if (raise(SIGBUS) || atomic_load(&foreign_faults) != 2) /* sent, not a fault */
+		return 4;
+	if (gw_fs_mapping_check(gw_fs_os(), &m) || gw_fs_unmap(gw_fs_os(), &m))
+		return 5;
+	gw_fs_close(gw_fs_os(), other);
+	return 0;
+}
+
+START_TEST(a_fault_elsewhere_goes_to_the_handler_before)
+{
+	struct gw_file *f;
+
 	write_ones(in_dir("guarded"), 4096, &f);
-	write_ones(in_dir("foreign"), 4096, &g);
-	ck_assert_int_eq(gw_fs_map(gw_fs_os(), f, &m), 0);
-	foreign_page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, gw_fs_os_fd(g), 0);
-	ck_assert(foreign_page != MAP_FAILED);
-	ck_assert_int_eq(truncate(in_dir("foreign"), 0), 0);
-	ck_assert_uint_eq(sum(foreign_page, 4096), 0);
-	ck_assert_int_eq(atomic_load(&foreign_faults), 1);
-	ck_assert_int_eq(raise(SIGBUS), 0); /* sent, not a fault */
-	ck_assert_int_eq(atomic_load(&foreign_faults), 2);
-	ck_assert_int_eq(gw_fs_mapping_check(gw_fs_os(), &m), 0);
-	ck_assert_int_eq(gw_fs_unmap(gw_fs_os(), &m), 0);
-	(void)munmap(foreign_page, 4096);
+	ck_assert_int_eq(in_child(fault_with_handler, f), 0);
 	gw_fs_close(gw_fs_os(), f);
-	gw_fs_close(gw_fs_os(), g);
 }
 END_TEST
+
+static int fault_without_handler(struct gw_file *f)
+{
+	struct gw_mapping m;
+	void *p = map_unguarded(f);
+
+	/* Whatever a sanitizer has put there. */
+	(void)signal(SIGBUS, SIG_DFL);
+	if (p != MAP_FAILED && !gw_fs_map(gw_fs_os(), f, &m) && !gw_fs_resize(gw_fs_os(), f, 0))
+		(void)sum(p, 4096);
+	return 0;
+}
 
 START_TEST(a_fault_that_nobody_expects_still_kills)
 {
 	struct gw_file *f;
-	struct gw_mapping m;
-	pid_t child;
 	int status;
 
 	write_ones(in_dir("guarded"), 4096, &f);
-	child = fork();
-	if (child == 0) {
-		void *p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, gw_fs_os_fd(f), 0);
-
-		/* Whatever a sanitizer has put there. */
-		(void)signal(SIGBUS, SIG_DFL);
-		if (p != MAP_FAILED && !gw_fs_map(gw_fs_os(), f, &m) && !gw_fs_resize(gw_fs_os(), f, 0))
-			(void)sum(p, 4096);
-		_exit(0);
-	}
-	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	status = in_child(fault_without_handler, f);
 	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
 	gw_fs_close(gw_fs_os(), f);
 }
@@ -805,6 +833,7 @@ START_TEST(a_process_that_ends_is_noticed)
 	pid_t child = fork();
 
 	if (child == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the test fail */
 		(void)pause();
 		_exit(0);
 	}
@@ -858,11 +887,11 @@ static Suite *suite(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 30);
+	tcase_add_test(t, a_fault_elsewhere_goes_to_the_handler_before);
+	tcase_add_test(t, a_fault_that_nobody_expects_still_kills);
 	tcase_add_test(t, files_are_written_read_and_listed);
 	tcase_add_test(t, a_fifo_in_place_of_a_file_does_not_hang);
 	tcase_add_test(t, a_mapped_file_that_shrinks_is_an_error);
-	tcase_add_test(t, a_fault_elsewhere_goes_to_the_handler_before);
-	tcase_add_test(t, a_fault_that_nobody_expects_still_kills);
 	tcase_add_test(t, guards_are_bounded);
 	tcase_add_test(t, publishing_works_on_a_real_disk);
 	tcase_add_test(t, a_pool_runs_each_task_once);
