@@ -4,8 +4,10 @@ the moments of the kills, KILLS=N sets how many."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -207,6 +209,79 @@ def engine_kills(count: int, rng: random.Random) -> None:
         computes(engine, 1, 2)
 
 
+def pack(value: object) -> bytes:
+    """The msgpack that frames are made of (proto/MESSAGES.md), in its longest forms."""
+    if isinstance(value, int):
+        return b"\xcf" + value.to_bytes(8, "big")
+    if isinstance(value, str):
+        return b"\xdb" + len(value.encode()).to_bytes(4, "big") + value.encode()
+    if isinstance(value, bytes):
+        return b"\xc6" + len(value).to_bytes(4, "big") + value
+    assert isinstance(value, list)
+    return b"\xdd" + len(value).to_bytes(4, "big") + b"".join(pack(v) for v in value)
+
+
+def memfd(size: int, seals: int) -> int:
+    fd = os.memfd_create("x", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+def hostile_peers(rng: random.Random) -> None:
+    """Whatever local processes send, the daemon refuses or drops it, and goes on."""
+    hello = [192, 1, "evil", "", "", "cpu", 1, 1, bytes(16), 0, 1, 1, bytes(16), 0]
+    sealed, loose = memfd(4096, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW), memfd(4096, 0)
+    with open(os.devnull) as null:
+        cases: list[list[tuple[object, list[int]]]] = [
+            [([193, 0, 1, 4096], [sealed])],                                    # before hello
+            [(hello, []), (hello, [])],
+            [([192, 9, *hello[2:]], [])],                                       # another protocol
+            [([*hello[:9], 5, 2, *hello[11:]], [])],                            # rank 5 of 2
+            [(hello, []), ([193, 0, 1, 4096], [])],                             # no descriptor
+            [(hello, []), ([193, 0, 1, 4096], [loose])],                        # can be cut
+            [(hello, []), ([193, 0, 1, 8192], [sealed])],                       # shorter than said
+            [(hello, []), ([193, 0, 1, 4096], [null.fileno()])],                # no memory
+            [(hello, []), ([193, 1, 1, 4096], [sealed])],                       # out of order
+            [(hello, []), ([193, 0, 1, 4096], [sealed, sealed])],               # too many
+            [(hello, []), ([193, 0, 1, 4096], [sealed]), ([195, [[0, 0] + [1] * 8]], [])],  # a map of no tensor
+            [(hello, []), ([194, [["t", 12, (2**63).to_bytes(8, "little") * 2]]], [])],
+            [(hello, []), ([197, 1, 0, 0, 0], [])],                             # counts
+            [(hello, []), ([200, bytes(16), 0, 1, 0, 0, bytes(32)], [sealed, sealed])],  # a daemon's message
+            [([204, 0], []), ([208, 0], []), ([206, 0, 1, 0, 0, 0, 0, 0, 0], [])],
+        ]
+        with Host() as host:
+            host.start()
+            engine = Engine(host, SERIES / "v0", 2).ready()
+
+            def talk(name: str, frames: list[tuple[bytes, list[int]]]) -> None:
+                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+                    s.settimeout(3)
+                    s.connect(str(host.dir / "run" / name))
+                    try:
+                        for frame, fds in frames:
+                            socket.send_fds(s, [frame], fds)
+                        if name == "godwitd.sock":
+                            s.recv(1 << 17)  # an answer, or the end
+                    except (BrokenPipeError, ConnectionResetError, TimeoutError):
+                        pass
+
+            for case in cases:
+                talk("godwitd.sock", [(pack(frame), fds) for frame, fds in case])
+            for _ in range(300):
+                size = rng.choice((1, 2, 5, 40, 400, 60000))
+                junk = bytearray(rng.randbytes(size))
+                if rng.random() < 0.7:
+                    junk[:0] = b"\xdd\x00\x00\x00" + bytes([rng.randrange(20)]) + b"\xcc" + bytes([rng.randrange(160, 213)])
+                talk(rng.choice(("godwitd.sock", "control.sock")), [(bytes(junk), [])] + [(bytes(junk[::-1]), [])])
+            assert host.daemon and host.daemon.alive()
+            computes(engine, 0, 2)
+            host.apply(patch(0, 1), 0, 1)
+            computes(engine, 1, 2)
+    os.close(sealed)
+    os.close(loose)
+
+
 def main() -> None:
     rng = random.Random(SEED)
     print(f"SEED={SEED}")
@@ -217,6 +292,7 @@ def main() -> None:
         ("processes as ranks", processes_as_ranks),
         ("staged over each other", staged_over_each_other),
         ("what is refused", what_is_refused),
+        ("hostile peers", lambda: hostile_peers(rng)),
         ("poison and cure", lambda: poison_and_cure(False)),
         ("poison and cure, in-process", lambda: poison_and_cure(True)),
         ("daemon kills", lambda: kills(False, KILLS * 2 // 5, rng)),

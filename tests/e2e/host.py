@@ -158,5 +158,11 @@ class Engine:
 
     def memory(self) -> list[Path]:
         """Its shared segments, as files that can be written: for damage."""
-        fds = Path(f"/proc/{self.process.popen.pid}/fd")
-        return sorted((f for f in fds.iterdir() if "godwit-weights" in os.readlink(f)), key=lambda f: int(f.name))
+        found = []
+        for fd in Path(f"/proc/{self.process.popen.pid}/fd").iterdir():
+            try:
+                if "godwit-weights" in os.readlink(fd):
+                    found.append(fd)
+            except FileNotFoundError:
+                pass  # closed meanwhile
+        return sorted(found, key=lambda f: int(f.name))
