@@ -2,12 +2,16 @@
  * A TCP forwarder that counts what crosses borders between regions, for demonstrations and tests.
  *
  *   forward --region NAME=ADDRESS-PREFIX … --port ADDR:PORT=TARGET-ADDR:PORT,CHANNEL … --count FILE
+ *           [--corrupt CHANNEL=BYTES]
  *
  * Each --port line listens and passes connections on to its target. The source region of a connection is
  * that of its peer's address, the other one that of the target (--region eu=127.0.2. covers 127.0.2.*).
  * On SIGUSR1, and at SIGTERM or SIGINT, FILE is replaced by one JSON document:
  *   [{"from": REGION, "to": REGION, "channel": CHANNEL, "bytes": N}, …]
  * where bytes flowed from `from` to `to`, over connections that either side opened.
+ *
+ * With --corrupt one bit in every BYTES bytes of that channel is flipped from the first SIGUSR2 to the second, from the
+ * third to the fourth, and so on.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -49,6 +53,7 @@ struct side {
 	struct watched w;
 	struct side *other;
 	uint64_t *count;  /* where bytes read from here are added */
+	unsigned channel;
 	size_t n, at;     /* read, and of those already written to the other side */
 	int eof, connecting, shut, dead;
 	uint32_t events;
@@ -62,6 +67,9 @@ static struct port ports[PORTS];
 static uint64_t counts[REGIONS][REGIONS][CHANNELS];
 static int ep;
 static const char *count_file;
+static int corrupting;
+static unsigned corrupt_channel = CHANNELS;
+static uint64_t corrupt_every, corrupt_left; /* bytes */
 
 static void die(const char *what, const char *detail)
 {
@@ -77,8 +85,7 @@ static unsigned region_of(struct in_addr a)
 	for (unsigned i = 0; i < region_count; i++)
 		if (!strncmp(text, regions[i].prefix, strlen(regions[i].prefix)))
 			return i;
-	die("address in no --region", text);
-	return 0;
+	return REGIONS;
 }
 
 static unsigned channel_named(const char *name)
@@ -120,6 +127,18 @@ static void add_region(char *text)
 	(void)snprintf(regions[region_count++].prefix, NAME, "%s", eq + 1);
 }
 
+static void set_corrupt(char *text)
+{
+	char *eq = strchr(text, '=');
+
+	corrupt_every = eq ? strtoull(eq + 1, NULL, 10) : 0;
+	if (!corrupt_every)
+		die("bad --corrupt", text);
+	*eq = 0;
+	corrupt_channel = channel_named(text);
+	corrupt_left = corrupt_every;
+}
+
 static void watch(struct watched *w, uint32_t events, int op)
 {
 	struct epoll_event ev = {.events = events, .data = {.ptr = w}};
@@ -142,6 +161,8 @@ static void add_port(char *text)
 	p->target = parse_address(eq + 1);
 	p->channel = channel_named(comma + 1);
 	p->to = region_of(p->target.sin_addr);
+	if (p->to == REGIONS)
+		die("target in no --region", eq + 1);
 	p->w.kind = LISTENER;
 	p->w.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	(void)setsockopt(p->w.fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -200,17 +221,23 @@ static void accept_one(struct port *p)
 
 	if (fd < 0)
 		return;
+	from = region_of(peer.sin_addr);
+	if (from == REGIONS) { /* it would go uncounted */
+		(void)fprintf(stderr, "forward: a connection from an address in no --region was refused\n");
+		close(fd);
+		return;
+	}
 	a = calloc(1, sizeof *a);
 	b = calloc(1, sizeof *b);
 	if (!a || !b)
 		die("accept", "out of memory");
-	from = region_of(peer.sin_addr);
 	a->w = (struct watched){SIDE, fd};
 	b->w = (struct watched){SIDE, socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
 	a->other = b;
 	b->other = a;
 	a->count = &counts[from][p->to][p->channel];
 	b->count = &counts[p->to][from][p->channel];
+	a->channel = b->channel = p->channel;
 	b->connecting = 1;
 	(void)setsockopt(a->w.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	(void)setsockopt(b->w.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -257,6 +284,20 @@ static void flush(struct side *from)
 	}
 }
 
+static void corrupt(struct side *s)
+{
+	size_t at = 0;
+
+	if (!corrupting || s->channel != corrupt_channel)
+		return;
+	while (s->n - at >= corrupt_left) {
+		at += (size_t)corrupt_left;
+		s->buf[at - 1] ^= 0x10;
+		corrupt_left = corrupt_every;
+	}
+	corrupt_left -= s->n - at;
+}
+
 static void on_side(struct side *s, uint32_t events)
 {
 	int err = 0;
@@ -283,6 +324,7 @@ static void on_side(struct side *s, uint32_t events)
 		}
 		s->eof = r == 0;
 		s->n = r > 0 ? (size_t)r : 0;
+		corrupt(s);
 	}
 	if (!s->other->connecting)
 		flush(s);
@@ -334,6 +376,10 @@ static void loop(struct watched *signals)
 				if (!s->dead)
 					on_side(s, ev[i].events);
 			} else if (read(signals->fd, &info, sizeof info) == sizeof info) {
+				if (info.ssi_signo == SIGUSR2) {
+					corrupting = !corrupting;
+					continue;
+				}
 				write_counts();
 				if (info.ssi_signo != SIGUSR1)
 					return;
@@ -350,6 +396,7 @@ int main(int argc, char **argv)
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGUSR2);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	(void)sigprocmask(SIG_BLOCK, &set, NULL);
@@ -361,11 +408,13 @@ int main(int argc, char **argv)
 			add_port(argv[i + 1]);
 		else if (!strcmp(argv[i], "--count"))
 			count_file = argv[i + 1];
+		else if (!strcmp(argv[i], "--corrupt"))
+			set_corrupt(argv[i + 1]);
 		else
 			die("unknown option", argv[i]);
 	}
 	if (!count_file || !port_count || argc % 2 == 0)
-		die("usage", "forward --region NAME=PREFIX … --port ADDR:PORT=TARGET:PORT,CHANNEL … --count FILE");
+		die("usage", "forward --region NAME=PREFIX … --port ADDR:PORT=TARGET:PORT,CHANNEL … --count FILE [--corrupt CHANNEL=BYTES]");
 	signals.fd = signalfd(-1, &set, SFD_CLOEXEC);
 	watch(&signals, EPOLLIN, EPOLL_CTL_ADD);
 	loop(&signals);
