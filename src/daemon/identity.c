@@ -291,8 +291,8 @@ static int ask(struct join *j, struct gw_diag *why)
 	memcpy(own.curve_pk, j->key.curve_pk, sizeof own.curve_pk);
 	memcpy(own.curve_sk, j->key.curve_sk, sizeof own.curve_sk);
 	gw_arena_init(&arena, REPLY_ARENA);
-	err = gw_join_request(&j->token, (unsigned)gw_clock_mono_ns() % j->token.bootstrap_count, &own, &req, JOIN_TIMEOUT_MS,
-			      &arena, &frame, &reply, why);
+	err = gw_join_request(&j->token, (unsigned)gw_clock_mono_ns() % j->token.bootstrap_count, j->c->network_source, &own,
+			      &req, JOIN_TIMEOUT_MS, &arena, &frame, &reply, why);
 	gw_wipe(&own, sizeof own);
 	if (!err)
 		err = take_roots(j, &reply, why);

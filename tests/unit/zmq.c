@@ -627,7 +627,7 @@ static void *ask_to_join(void *arg)
 {
 	struct newcomer *n = arg;
 
-	n->err = gw_join_request(&n->token, 0, &a.keys, &n->request, 1500, &n->arena, &n->frame, &n->reply, &n->why);
+	n->err = gw_join_request(&n->token, 0, NULL, &a.keys, &n->request, 1500, &n->arena, &n->frame, &n->reply, &n->why);
 	atomic_store(&n->done, 1);
 	return NULL;
 }
@@ -683,6 +683,21 @@ START_TEST(a_newcomer_asks_once_and_is_answered)
 	ck_assert_msg(n.err == 0, "%s", n.why.text);
 	newcomer_ends(&n);
 	ck_assert_uint_eq(d.asked, 3);
+	gw_join_free(d.join);
+}
+END_TEST
+
+START_TEST(a_crowd_from_one_address_waits_its_turn)
+{
+	struct desk d;
+	struct newcomer n;
+
+	desk_begin(&d);
+	for (int i = 0; i <= GW_NET_JOIN_PER_ADDRESS; i++) {
+		newcomer_asks(&n, &d, NULL);
+		ck_assert_msg(n.err == 0, "newcomer %d: %s", i, n.why.text);
+		newcomer_ends(&n);
+	}
 	gw_join_free(d.join);
 }
 END_TEST
@@ -812,6 +827,7 @@ static Suite *suite(void)
 	tcase_add_test(t, the_domain_is_enforced_even_without_a_handler);
 	tcase_add_test(t, every_socket_has_its_limits);
 	tcase_add_test(t, a_newcomer_asks_once_and_is_answered);
+	tcase_add_test(t, a_crowd_from_one_address_waits_its_turn);
 	tcase_add_test(t, nobody_answers);
 	tcase_add_test(t, the_join_socket_takes_one_small_request_and_no_more);
 	tcase_add_test(t, strangers_are_few_at_a_time);

@@ -219,31 +219,38 @@ int gw_join_bound(struct gw_join *j, char out[GW_NET_ENDPOINT_MAX])
 
 /* --- the newcomer --- */
 
-/* Waits for room, or for a message; GW_ETIMEOUT at the end of the time. */
-static int wait_for(void *socket, short what, uint64_t end_ns)
+/* Waits for room, or for a message; GW_ETIMEOUT at the end of the time. GW_EAGAIN: the handshake was refused, as it is
+ * when too many strangers come at once. */
+static int wait_for(void *socket, void *monitor, short what, uint64_t end_ns)
 {
+	char address[GW_NET_ENDPOINT_MAX];
+	uint16_t event;
+	uint32_t value;
+
 	for (;;) {
-		zmq_pollitem_t item = {socket, 0, what, 0};
+		zmq_pollitem_t items[] = {{socket, 0, what, 0}, {monitor, 0, ZMQ_POLLIN, 0}};
 		uint64_t now = gw_clock_mono_ns();
 
 		if (now >= end_ns)
 			return GW_ETIMEOUT;
-		if (zmq_poll(&item, 1, (long)((end_ns - now + 999999) / 1000000)) < 0 && errno != EINTR)
+		if (zmq_poll(items, 2, (long)((end_ns - now + 999999) / 1000000)) < 0 && errno != EINTR)
 			return gw_net_error();
-		if (item.revents)
+		if (items[1].revents && gw_net_monitor_next(monitor, &event, &value, address))
+			return GW_EAGAIN;
+		if (items[0].revents)
 			return 0;
 	}
 }
 
-static int exchange(void *socket, const struct gw_wr *request, uint64_t end_ns, uint8_t **frame, size_t *n)
+static int exchange(void *socket, void *monitor, const struct gw_wr *request, uint64_t end_ns, uint8_t **frame, size_t *n)
 {
 	zmq_msg_t m;
-	int err = wait_for(socket, ZMQ_POLLOUT, end_ns);
+	int err = wait_for(socket, monitor, ZMQ_POLLOUT, end_ns);
 
 	if (!err && zmq_send(socket, request->p, request->n, ZMQ_DONTWAIT) < 0)
 		err = gw_net_error();
 	if (!err)
-		err = wait_for(socket, ZMQ_POLLIN, end_ns);
+		err = wait_for(socket, monitor, ZMQ_POLLIN, end_ns);
 	if (err)
 		return err;
 	(void)zmq_msg_init(&m);
@@ -263,21 +270,39 @@ static int exchange(void *socket, const struct gw_wr *request, uint64_t end_ns, 
 	return err;
 }
 
-static int ask(void *context, const struct gw_bootstrap *b, const struct gw_net_config *own, const struct gw_wr *request,
-	       int timeout_ms, uint8_t **frame, size_t *n, struct gw_diag *why)
+/* One connection. */
+static int ask_once(void *context, const char *endpoint, const struct gw_bootstrap *b, const struct gw_net_config *own,
+		    const struct gw_wr *request, uint64_t end_ns, uint8_t **frame, size_t *n, struct gw_diag *why)
 {
-	char endpoint[GW_NET_ENDPOINT_MAX];
-	uint64_t end = gw_clock_mono_ns() + (uint64_t)timeout_ms * 1000000;
-	void *socket;
-	int err;
+	void *socket, *monitor = NULL;
+	int err = gw_net_socket_in(context, GW_NET_JOIN_OUT, own, b->curve, &socket, why);
 
-	if (gw_net_endpoint(endpoint, b->address))
-		return GW_EINVAL;
-	err = gw_net_socket_in(context, GW_NET_JOIN_OUT, own, b->curve, &socket, why);
 	if (err)
 		return err;
-	err = zmq_connect(socket, endpoint) ? gw_net_error() : exchange(socket, request, end, frame, n);
+	err = gw_net_monitor(context, socket, ZMQ_EVENT_HANDSHAKE_FAILED_AUTH, &monitor);
+	if (!err && zmq_connect(socket, endpoint))
+		err = gw_net_error();
+	if (!err)
+		err = exchange(socket, monitor, request, end_ns, frame, n);
+	gw_net_monitor_close(socket, monitor);
 	(void)zmq_close(socket);
+	return err;
+}
+
+/* Comes back after a refusal: in a second there is room for one more from this address. */
+static int ask(void *context, const struct gw_bootstrap *b, const char *source, const struct gw_net_config *own,
+	       const struct gw_wr *request, int timeout_ms, uint8_t **frame, size_t *n, struct gw_diag *why)
+{
+	char endpoint[2 * GW_NET_ENDPOINT_MAX];
+	uint64_t end = gw_clock_mono_ns() + (uint64_t)timeout_ms * 1000000;
+	int err = gw_net_endpoint_from(endpoint, source, b->address);
+
+	if (!err)
+		err = ask_once(context, endpoint, b, own, request, end, frame, n, why);
+	while (err == GW_EAGAIN && gw_clock_mono_ns() + SECOND_NS < end) {
+		(void)zmq_poll(NULL, 0, 1000);
+		err = ask_once(context, endpoint, b, own, request, end, frame, n, why);
+	}
 	return err;
 }
 
@@ -299,7 +324,7 @@ static int read_reply(const uint8_t *frame, size_t n, const char *from, struct g
 	return gw_diag_set(why, err, "%s refuses: %.*s", from, (int)reply->reason.n, reply->reason.p);
 }
 
-int gw_join_request(const struct gw_token *t, unsigned first, const struct gw_net_config *own,
+int gw_join_request(const struct gw_token *t, unsigned first, const char *source, const struct gw_net_config *own,
 		    const struct gw_m_join_request *request, int timeout_ms, struct gw_arena *arena, uint8_t **frame,
 		    struct gw_m_join_reply *reply, struct gw_diag *why)
 {
@@ -326,13 +351,13 @@ int gw_join_request(const struct gw_token *t, unsigned first, const struct gw_ne
 		free(*frame);
 		*frame = NULL;
 		gw_arena_reset(arena);
-		err = ask(context, b, own, &w, timeout_ms, frame, &n, why);
+		err = ask(context, b, source, own, &w, timeout_ms, frame, &n, why);
 		if (err)
 			(void)gw_diag_set(why, err, "%s does not answer: %s", b->address, gw_err_text(err));
 		else
 			err = read_reply(*frame, n, b->address, arena, reply, why);
 	}
-	if (err == GW_ETIMEOUT)
+	if (err == GW_ETIMEOUT || err == GW_EAGAIN)
 		err = GW_EUNREACH;
 	if (err) {
 		free(*frame);

@@ -40,9 +40,10 @@ void gw_join_free(struct gw_join *j);
 int gw_join_bound(struct gw_join *j, char out[GW_NET_ENDPOINT_MAX]);
 
 /* Asks the bootstraps of a token in turn, beginning at `first`, each for at most timeout_ms, until one says yes. Waits;
- * has a context of its own. `own`: the newcomer's CURVE pair. On 0 the reply points into *frame (malloced, the caller
+ * has a context of its own. `source`: the local address to come from, NULL or "" for any; `own`: the newcomer's CURVE
+ * pair. One that takes no strangers for the moment is asked again every second. On 0 the reply points into *frame (malloced, the caller
  * frees it) and the arena, which is emptied first. A refusal is the other's error with its reason; GW_EUNREACH where none answered. */
-int gw_join_request(const struct gw_token *t, unsigned first, const struct gw_net_config *own,
+int gw_join_request(const struct gw_token *t, unsigned first, const char *source, const struct gw_net_config *own,
 		    const struct gw_m_join_request *request, int timeout_ms, struct gw_arena *arena, uint8_t **frame,
 		    struct gw_m_join_reply *reply, struct gw_diag *why);
 

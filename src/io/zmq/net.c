@@ -234,6 +234,25 @@ int gw_net_endpoint(char out[GW_NET_ENDPOINT_MAX], const char *address)
 	return 0;
 }
 
+int gw_net_endpoint_from(char out[2 * GW_NET_ENDPOINT_MAX], const char *source, const char *address)
+{
+	char to[GW_NET_ENDPOINT_MAX], from[GW_NET_ENDPOINT_MAX], any[GW_NET_ENDPOINT_MAX] = "";
+	int err = gw_net_endpoint(to, address);
+
+	if (!err && source && source[0]) {
+		(void)snprintf(any, sizeof any, "%.250s:0", source);
+		err = gw_net_endpoint(from, any);
+	}
+	if (err)
+		return err;
+	/* libzmq takes it as "tcp://source:port;host:port". */
+	if (any[0])
+		(void)snprintf(out, 2 * GW_NET_ENDPOINT_MAX, "%s;%s", from, to + strlen("tcp://"));
+	else
+		(void)snprintf(out, 2 * GW_NET_ENDPOINT_MAX, "%s", to);
+	return 0;
+}
+
 int gw_net_bound(void *socket, char out[GW_NET_ENDPOINT_MAX])
 {
 	char endpoint[GW_NET_ENDPOINT_MAX];

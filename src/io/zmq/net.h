@@ -91,6 +91,8 @@ void *gw_net_context(struct gw_net *n, enum gw_net_use use);
 /* "tcp://host:port" from "host:port", where port may be "*" for binding; GW_EINVAL for what libzmq would take for more
  * than that. A name instead of a number is resolved on the context's I/O thread and holds it up. */
 int gw_net_endpoint(char out[GW_NET_ENDPOINT_MAX], const char *address);
+/* The same for connecting from a local address, a number without port; NULL or "": from any. */
+int gw_net_endpoint_from(char out[2 * GW_NET_ENDPOINT_MAX], const char *source, const char *address);
 /* The address a bound socket has got, without "tcp://". */
 int gw_net_bound(void *socket, char out[GW_NET_ENDPOINT_MAX]);
 /* zmq's errno as one of ours. */

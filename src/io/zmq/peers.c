@@ -333,18 +333,12 @@ static int link_frames(void *ctx)
 	return !left;
 }
 
-/* libzmq takes a source address as "tcp://source:port;host:port". */
 static int connect_from(const struct gw_peers *p, const struct link *l)
 {
-	char endpoint[2 * GW_NET_ENDPOINT_MAX], source[GW_NET_ENDPOINT_MAX], any[GW_NET_ENDPOINT_MAX];
+	char endpoint[2 * GW_NET_ENDPOINT_MAX];
+	int err = gw_net_endpoint_from(endpoint, p->c.source, l->address + strlen("tcp://"));
 
-	if (!p->c.source || !p->c.source[0])
-		return zmq_connect(l->socket, l->address) ? gw_net_error() : 0;
-	(void)snprintf(any, sizeof any, "%.250s:0", p->c.source);
-	if (gw_net_endpoint(source, any))
-		return GW_EINVAL;
-	(void)snprintf(endpoint, sizeof endpoint, "%s;%s", source, l->address + strlen("tcp://"));
-	return zmq_connect(l->socket, endpoint) ? gw_net_error() : 0;
+	return err ? err : zmq_connect(l->socket, endpoint) ? gw_net_error() : 0;
 }
 
 static int open_socket(struct link *l, struct gw_diag *why)
