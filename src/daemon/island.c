@@ -199,10 +199,11 @@ static int build_work(struct gw_job *job, unsigned worker)
 	(void)worker;
 	if (!err)
 		err = gw_table_patched(NULL, pt, h->patch.run, h->patch.to, &table, &b->why);
-	if (!err)
-		err = build_folder(b, pt);
+	/* Known before the folder shows, since an engine may start from it at once. */
 	if (!err)
 		err = gw_versions_keep(b->island->versions, table, &b->why);
+	if (!err)
+		err = build_folder(b, pt);
 	gw_table_free(table);
 	gw_patch_close(pt);
 	if (gw_object_view_check(&h->view) && !err)
