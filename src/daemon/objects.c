@@ -95,9 +95,10 @@ static void put_open(struct gw_objects *o, const struct entry *e)
 	free(have);
 }
 
-static void put_sent(struct gw_objects *o, const struct job *j)
+/* err: it could not be read or sent. */
+static void put_sent(struct gw_objects *o, const struct job *j, int err)
 {
-	struct gw_event ev = {.kind = GW_EV_BLOCK_SENT, .host = j->host, .piece = j->piece, .bytes = j->n};
+	struct gw_event ev = {.kind = GW_EV_BLOCK_SENT, .host = j->host, .piece = j->piece, .bytes = j->n, .err = err};
 
 	put_event(o, &ev, j->e);
 }
@@ -219,12 +220,13 @@ static void done_check(struct gw_objects *o, struct job *j, int err)
 /* 1 where the link's queue is full: the block is kept and offered again. */
 static int done_send(struct gw_objects *o, struct job *j, int err)
 {
-	if (!err && !j->e->dropped &&
-	    o->cfg.send(o->cfg.send_ctx, j->host, &j->e->id, j->piece, j->offset, j->bytes, j->n) == GW_EAGAIN &&
-	    !gw_loop_at(o->cfg.loop, gw_loop_now_ns(o->cfg.loop) + RETRY_NS, resend, j, 0))
+	if (!err && j->e->dropped)
+		err = GW_ENOENT;
+	if (!err)
+		err = o->cfg.send(o->cfg.send_ctx, j->host, &j->e->id, j->piece, j->offset, j->bytes, j->n);
+	if (err == GW_EAGAIN && !gw_loop_at(o->cfg.loop, gw_loop_now_ns(o->cfg.loop) + RETRY_NS, resend, j, 0))
 		return 1;
-	/* Sent or not, it is off this host's queue: who asked asks again in time. */
-	put_sent(o, j);
+	put_sent(o, j, err);
 	return 0;
 }
 
@@ -508,7 +510,7 @@ static void block_send(struct gw_objects *o, const struct gw_action *act)
 
 		if (j)
 			job_cancel(j);
-		put_sent(o, &lost);
+		put_sent(o, &lost, GW_EAGAIN);
 		return;
 	}
 	j->host = act->host;

@@ -104,7 +104,7 @@ static void count(struct gw_node *n, const struct gw_event *ev)
 
 	if (!e)
 		return;
-	if (ev->kind == GW_EV_BLOCK_SENT)
+	if (ev->kind == GW_EV_BLOCK_SENT && !ev->err)
 		n->traffic[e->region].tx_bytes += ev->bytes;
 	else if (ev->kind == GW_EV_MSG && ev->msg->type == GW_MSG_block)
 		n->traffic[e->region].rx_bytes += ev->msg->u.block.data.n;

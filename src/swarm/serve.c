@@ -6,12 +6,12 @@
 enum { REFUSE_NOT_HERE = 1, REFUSE_BUSY = 2, REFUSE_SENSELESS = 3 };
 #define BURST_NS (50 * MS) /* of tokens that may pile up */
 
-static void refuse(struct gw_swarm *s, struct peer *p, const struct gw_m_piece_get *g, uint8_t reason)
+static void refuse(struct gw_swarm *s, struct peer *p, const uint8_t object[32], uint32_t piece, uint8_t reason)
 {
 	struct gw_m_piece_refuse *m = &gw_swarm_send_about(s, p, GW_MSG_piece_refuse)->u.piece_refuse;
 
-	memcpy(m->object, g->object, 32);
-	m->piece = g->piece;
+	memcpy(m->object, object, 32);
+	m->piece = piece;
 	m->reason = reason;
 }
 
@@ -113,13 +113,13 @@ void gw_swarm_on_get(struct gw_swarm *s, struct peer *p, const struct gw_m_piece
 	uint32_t size;
 
 	if (!o || !is_here(o, m->piece)) {
-		refuse(s, p, m, REFUSE_NOT_HERE);
+		refuse(s, p, m->object, m->piece, REFUSE_NOT_HERE);
 		return;
 	}
 	size = piece_size(o, m->piece);
 	if (m->offset % GW_BLOCK_MAX || m->offset >= size || m->bytes == 0 || m->bytes > size - m->offset ||
 	    (m->bytes % GW_BLOCK_MAX && m->offset + m->bytes != size)) {
-		refuse(s, p, m, REFUSE_SENSELESS);
+		refuse(s, p, m->object, m->piece, REFUSE_SENSELESS);
 		return;
 	}
 	p->used_ns = s->now;
@@ -130,7 +130,7 @@ void gw_swarm_on_get(struct gw_swarm *s, struct peer *p, const struct gw_m_piece
 		s->err = GW_ENOMEM;
 		break;
 	default:
-		refuse(s, p, m, REFUSE_BUSY);
+		refuse(s, p, m->object, m->piece, REFUSE_BUSY);
 	}
 }
 
@@ -159,8 +159,11 @@ void gw_swarm_block_sent(struct gw_swarm *s, const struct gw_event *ev)
 	n = gw_min_u64(ev->bytes, p->handed); /* after a broken link the count began anew */
 	p->handed -= n;
 	s->handed -= n;
-	if (ev->err)
+	if (ev->err) {
+		/* Control reaches it and bulk does not yet, as after a start: better told than waited for. */
+		refuse(s, p, ev->object.b, ev->piece, REFUSE_BUSY);
 		return;
+	}
 	s->total.tx_bytes += ev->bytes;
 	if (p->region != 0)
 		s->total.border_tx_bytes += ev->bytes;

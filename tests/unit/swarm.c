@@ -428,6 +428,23 @@ START_TEST(senseless_requests_are_refused)
 }
 END_TEST
 
+START_TEST(a_block_that_cannot_leave_is_refused)
+{
+	struct gw_event ev = {.kind = GW_EV_BLOCK_SENT, .host = net_handle(1), .bytes = 64 * KIB, .err = GW_EUNREACH};
+	struct gw_swarm_totals t;
+
+	trainer_and(1, 100);
+	net_want(&net, 0, 0, 1);
+	net_run(&net, -1, net.now + NET_S);
+	ev.object = net.objects[0].m.id;
+	net_event(&net, 0, &ev);
+	ck_assert_uint_eq(net.hosts[0].sent[GW_MSG_piece_refuse], 1);
+	gw_swarm_totals(net.hosts[0].swarm, &t);
+	ck_assert_uint_eq(t.tx_bytes, 0);
+	net_free(&net);
+}
+END_TEST
+
 START_TEST(request_queues_are_bounded)
 {
 	struct gw_msg m = {.type = GW_MSG_piece_get};
@@ -658,6 +675,7 @@ static Suite *suite(void)
 	tcase_add_test(u, who_does_not_send_is_left_alone);
 	tcase_add_test(u, unasked_bytes_ban_their_sender);
 	tcase_add_test(u, senseless_requests_are_refused);
+	tcase_add_test(u, a_block_that_cannot_leave_is_refused);
 	tcase_add_test(u, request_queues_are_bounded);
 	tcase_add_test(u, lies_about_pieces_ban);
 	tcase_add_test(u, small_patches_are_pushed_inside);
