@@ -2,8 +2,9 @@
 # tools/quickstart; not run.
 BUILD_PACKAGES="gcc libc6-dev make autoconf automake libtool pkg-config libzmq3-dev libsodium-dev libzstd-dev \
 libmsgpack-dev libinih-dev libjansson-dev"
-TEST_PACKAGES="check g++ python3 python3-numpy python3-zstandard clang libclang-rt-14-dev valgrind iproute2 procps git \
-xz-utils ca-certificates"
+RUN_PACKAGES="python3 procps ca-certificates"
+TEST_PACKAGES="$RUN_PACKAGES check g++ python3-numpy python3-zstandard clang libclang-rt-14-dev valgrind iproute2 git \
+xz-utils"
 
 # install_packages "a b c": only what is missing, so that a second run needs no network.
 install_packages() {
