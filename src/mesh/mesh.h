@@ -22,7 +22,7 @@
  * Spreading. What changes is flooded over the standing links with dedupe (news is what changed the table); each
  * link has one number for its backlog. Every GW_MESH_SYNC a neighbour, every third time a random member, is
  * compared with by digests. Signed records come along when they are new; verifying
- * them is an action.
+ * them is an action. A member whose record has expired is out until it brings a newer one, and forgotten a day later.
  *
  * Limits: GW_MEMBERS_MAX members; GW_MESH_LINKS_MAX links known to mesh; GW_MESH_PENDING_MAX records being
  * verified; GW_MESH_ERRANDS_MAX probes on behalf of others or by them. Beyond them news is dropped and anti-entropy

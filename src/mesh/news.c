@@ -161,6 +161,8 @@ void gw_mesh_apply(struct gw_mesh *m, struct gw_roster_entry *e, const struct gw
 		about_self(m, &s, now, out);
 		return;
 	}
+	if (!gw_roster_is_in(e) && m->wall_ns && e->record->expires_ns <= m->wall_ns)
+		return; /* it must renew its record first */
 	if (s.incarnation < e->incarnation || s.incarnation - e->incarnation > INCARNATION_JUMP)
 		return;
 	if (s.incarnation == e->incarnation && s.state < e->state)

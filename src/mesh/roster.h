@@ -75,7 +75,7 @@ void gw_roster_free(struct gw_roster *r);
 /* NULL where unknown. */
 struct gw_roster_entry *gw_roster_find(const struct gw_roster *r, const uint8_t identity[GW_IDENTITY_BYTES]);
 struct gw_roster_entry *gw_roster_at(const struct gw_roster *r, gw_host host);
-/* Whose links use that key: for admitting connections. */
+/* Whose links use that key: for admitting connections, of those whose record has not expired. */
 struct gw_roster_entry *gw_roster_find_curve(const struct gw_roster *r, const uint8_t curve[32]);
 size_t gw_roster_count(const struct gw_roster *r);
 const char *gw_roster_region_name(const struct gw_roster *r, uint32_t region);

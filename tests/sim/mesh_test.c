@@ -99,6 +99,33 @@ static void a_host_joins_and_leaves(uint64_t seed)
 	sim_free(s);
 }
 
+static int all_have_record(struct sim *s, void *ctx)
+{
+	const struct sim_host *moved = ctx;
+
+	for (int i = 0; i < s->config.hosts; i++)
+		if (view(s, i, moved->index)->record->stamp_ns != moved->record->stamp_ns)
+			return 0;
+	return 1;
+}
+
+/* It gets another address: its new record, signed by itself, replaces the old one everywhere. */
+static void a_host_moves(uint64_t seed)
+{
+	struct sim *s = world(seed, "a host moves", (struct sim_config){.hosts = 24, .regions = 3});
+	struct sim_host *h = &s->hosts[seed % 24];
+	struct gw_event ev = {.kind = GW_EV_MEMBER_RECORD, .host = GW_HOST_NONE};
+	struct gw_member_record *old = h->record;
+
+	sim_run(s, 5 * SECOND);
+	h->record = ev.record = sim_record_new(s, h->index, EPOCH_NS + 1);
+	sim_feed(s, h->index, &ev);
+	if (sim_run_until(s, 2 * SECOND, all_have_record, h))
+		sim_fail(s, h, "its new record did not reach all within two seconds");
+	gw_member_record_unref(old);
+	sim_free(s);
+}
+
 static void a_starved_host_stays(uint64_t seed)
 {
 	struct sim *s = world(seed, "starved for 8 s", (struct sim_config){.hosts = 24, .regions = 3});
@@ -256,6 +283,7 @@ int main(void)
 	static const struct story stories[] = {
 		{"a mesh stands", a_mesh_stands},
 		{"join and leave", a_host_joins_and_leaves},
+		{"a host moves", a_host_moves},
 		{"starved for 8 s", a_starved_host_stays},
 		{"silent for 20 s", a_silent_host_goes_and_comes_back},
 		{"a machine fails", a_machine_fails},

@@ -461,6 +461,34 @@ static void health_shows_every_host(uint64_t seed)
 	sim_free(s);
 }
 
+/* All that a host sends while nothing is published: liveness, anti-entropy, and a head every 20 s. HOSTS=n for another
+ * size. */
+static void idle_traffic_is_small(uint64_t seed)
+{
+	const char *hosts = getenv("HOSTS");
+	int n = hosts ? atoi(hosts) : 100;
+	struct sim *s = world(seed, "idle", (struct sim_config){.hosts = n, .regions = n >= 1000 ? 10 : 4});
+	uint64_t bytes = 0, most = 0;
+	struct sim_object *o;
+
+	o = publish(s, 0, PIECES);
+	served_within(s, 120 * SECOND);
+	crossed_once(s, o);
+	print_speed(s, o);
+	sim_run(s, 70 * SECOND); /* links that were borrowed for the transfer are given back */
+	for (int i = 0; i < n; i++)
+		s->hosts[i].sent_bytes = 0;
+	sim_run(s, 60 * SECOND);
+	for (int i = 0; i < n; i++) {
+		bytes += s->hosts[i].sent_bytes;
+		most = gw_max_u64(most, s->hosts[i].sent_bytes);
+	}
+	printf("  idle: %d hosts send %.0f bytes/s each (the busiest %.0f bytes/s)\n", n, (double)bytes / 60 / n,
+	       (double)most / 60);
+	SIM_CHECK(s, NULL, bytes / 60 / (uint64_t)n < 2000, "an idle host sends too much");
+	sim_free(s);
+}
+
 /* Everything at once, chosen by the seed; then quiet, and all must be well. */
 static void chaos(uint64_t seed)
 {
@@ -573,6 +601,7 @@ int main(void)
 		{"skip", the_cheapest_path_is_taken},
 		{"replayed head", an_old_head_is_refused},
 		{"health", health_shows_every_host},
+		{"idle", idle_traffic_is_small},
 		{"determinism", the_same_seed_is_the_same_run},
 		{"chaos", chaos},
 	};

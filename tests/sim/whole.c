@@ -67,6 +67,14 @@ struct gw_node *sim_node(const struct sim_host *h)
 	return h->machine;
 }
 
+static int holds_version(const struct sim *s, const struct sim_host *h, uint64_t version)
+{
+	for (size_t i = 0; i < s->object_count; i++)
+		if (s->objects[i]->manifest.to == version && sim_whole(sim_stored(h, &s->objects[i]->manifest.id)))
+			return 1;
+	return 0;
+}
+
 /* After every step: heads never go back, queues stay within what the manuals promise, and nothing counts as fetched
  * that is not verified in the store. */
 static void check(struct sim *s, struct sim_host *h)
@@ -83,6 +91,9 @@ static void check(struct sim *s, struct sim_host *h)
 	if (!gw_board_policy_count(b))
 		return;
 	gw_board_policy(b, 0, EPOCH_NS + s->now_ns, &p);
+	if (p.fetched != GW_BOARD_NO_VERSION && p.fetched != p.served)
+		SIM_CHECK(s, h, holds_version(s, h, p.fetched), "counts version %llu as fetched and does not have it",
+			  (unsigned long long)p.fetched);
 	if (p.head) {
 		SIM_CHECK(s, h, p.head->sequence >= h->highest_head, "the head went back from %llu to %llu",
 			  (unsigned long long)h->highest_head, (unsigned long long)p.head->sequence);

@@ -390,6 +390,48 @@ START_TEST(records_are_verified_before_they_count)
 }
 END_TEST
 
+START_TEST(membership_ends_with_its_record)
+{
+	struct gw_member_record r = {.stamp_ns = 5, .expires_ns = 100 * SECOND, .dial = GW_DIAL_ANY, .name = "n",
+				     .region = "even", .island = ""}, *short_lived, *renewed;
+	struct gw_event ev = {.kind = GW_EV_MEMBER_RECORD, .host = GW_HOST_NONE};
+	const struct gw_roster_entry *e;
+	struct gw_r_member_news n;
+	struct gw_msg m = say(&n, 50, GW_MEMBER_ALIVE, 9);
+	struct bench b;
+	int down = 0;
+
+	begin(&b, 2);
+	gw_put_le32(r.identity, 50);
+	gw_put_le32(r.curve, 50);
+	ck_assert_int_eq(gw_member_record_new(&r, &short_lived), 0);
+	r.stamp_ns = 6;
+	r.expires_ns = UINT64_MAX;
+	ck_assert_int_eq(gw_member_record_new(&r, &renewed), 0);
+	ev.record = short_lived;
+	step(&b, &ev);
+	ck_assert_ptr_nonnull(told(&b, GW_EV_MEMBER_UP));
+	e = gw_roster_find(gw_mesh_roster(b.m), r.identity);
+	for (int i = 0; i < 400 && !down; i++) {
+		tick(&b, SECOND / 2);
+		down = told(&b, GW_EV_MEMBER_DOWN) != NULL && told(&b, GW_EV_MEMBER_DOWN)->host == e->host;
+	}
+	ck_assert(down);
+	ck_assert_int_eq(e->state, GW_MEMBER_LEFT);
+	hear(&b, 1, &m); /* being alive is not enough */
+	ck_assert_int_eq(e->state, GW_MEMBER_LEFT);
+	step(&b, &ev); /* nor is the old record */
+	ck_assert_int_eq(e->state, GW_MEMBER_LEFT);
+	ev.record = renewed;
+	step(&b, &ev);
+	hear(&b, 1, &m);
+	ck_assert_int_eq(e->state, GW_MEMBER_ALIVE);
+	gw_member_record_unref(short_lived);
+	gw_member_record_unref(renewed);
+	end(&b);
+}
+END_TEST
+
 START_TEST(a_host_that_sends_forgeries_is_left_alone)
 {
 	struct gw_r_member_news n;
@@ -535,6 +577,7 @@ static Suite *suite(void)
 	tcase_add_test(t, who_hears_from_nobody_accuses_nobody);
 	tcase_add_test(t, starved_host_forgives);
 	tcase_add_test(t, records_are_verified_before_they_count);
+	tcase_add_test(t, membership_ends_with_its_record);
 	tcase_add_test(t, a_host_that_sends_forgeries_is_left_alone);
 	tcase_add_test(t, what_strangers_say_is_bounded);
 	tcase_add_test(t, odd_statements_do_nothing);
