@@ -82,10 +82,12 @@ static void hook_scrubbed(void *ctx, int err, const char *text)
 
 static void hook_changed(void *ctx)
 {
+	struct gw_alone *a = ctx;
 	struct gw_attach_status s;
 	char line[64];
 
-	gw_attach_status(((struct gw_alone *)ctx)->attach, &s);
+	gw_attach_status(a->attach, &s);
+	gw_engine_requests_changed(a->requests, s.state);
 	(void)snprintf(line, sizeof line, "STATUS=engine %s", gw_engine_state_text(s.state));
 	(void)gw_notify(line); /* nobody may be listening */
 	GW_LOG(GW_LOG_DEBUG, "engine", "state", gw_engine_state_text(s.state), NULL);

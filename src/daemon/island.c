@@ -423,6 +423,7 @@ static void hook_changed(void *ctx)
 	struct gw_event ev = {.kind = GW_EV_SERVED, .run = i->served_run, .version = GW_BOARD_NO_VERSION};
 
 	gw_attach_status(i->attach, &st);
+	gw_engine_requests_changed(i->core->engine_requests, st.state);
 	if (st.state == GW_ENGINE_DETACHED && i->served != GW_VERSION_NONE) {
 		i->served = GW_VERSION_NONE;
 		GW_LOG(GW_LOG_NOTICE, "engine is gone", NULL);
