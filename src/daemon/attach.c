@@ -257,6 +257,7 @@ static void do_poison(struct gw_attach *a, int err)
 
 	snprintf(a->last_error, sizeof a->last_error, "poisoned: %.480s", text);
 	GW_LOG(GW_LOG_ERR, "engine poisoned", "why", text, NULL);
+	memcpy(m.u.eng_poison.plan, gw_plan_digest(a->group->plan)->b, 32);
 	m.u.eng_poison.text = (struct gw_text){.p = text, .n = strlen(text)};
 	send_all(a, &m);
 	a->told_served = GW_VERSION_NONE;
@@ -475,20 +476,20 @@ void gw_attach_free(struct gw_attach *a)
 	free(a);
 }
 
-static int can_stage(struct gw_attach *a, const struct gw_attach_patch *p, int anchor, struct gw_diag *why)
+static int can_stage(struct gw_attach *a, const struct gw_attach_patch *p, struct gw_diag *why)
 {
 	enum gw_engine_state s = gw_engine_state(a->engine);
 	uint64_t base = gw_engine_staged(a->engine);
 
 	if (s == GW_ENGINE_DETACHED || (s == GW_ENGINE_PROVING && gw_engine_served(a->engine) == GW_VERSION_NONE))
 		return gw_diag_set(why, GW_ENOTREADY, "no engine is attached and proven; start it, then try again");
-	if (s == GW_ENGINE_POISONED && !anchor)
+	if (s == GW_ENGINE_POISONED && !p->anchor)
 		return gw_diag_set(why, GW_EPOISONED, "the engine is poisoned (%s); only an anchor can cure it", a->last_error);
 	if (s != GW_ENGINE_SERVING && s != GW_ENGINE_STAGED && s != GW_ENGINE_POISONED)
 		return gw_diag_set(why, GW_EAGAIN, "the engine is %s; try again", gw_engine_state_text(s));
 	if (base == GW_VERSION_NONE)
 		base = gw_engine_served(a->engine);
-	if (!anchor && p->from != base)
+	if (!p->anchor && p->from != base)
 		return gw_diag_set(why, GW_EBASE, "the patch is from version %llu, the engine %s version %llu",
 				   (unsigned long long)p->from, s == GW_ENGINE_STAGED ? "has staged" : "serves",
 				   (unsigned long long)base);
@@ -497,28 +498,12 @@ static int can_stage(struct gw_attach *a, const struct gw_attach_patch *p, int a
 	return 0;
 }
 
-static int is_anchor(const struct gw_attach_patch *p, int *anchor, struct gw_diag *why)
-{
-	struct gw_patch_info info;
-	struct gw_patch *pt;
-	int err = gw_patch_open(&pt, p->p, p->n, why);
-
-	if (err)
-		return err;
-	gw_patch_info(pt, &info);
-	gw_patch_close(pt);
-	*anchor = info.anchor;
-	return 0;
-}
-
 int gw_attach_stage(struct gw_attach *a, struct gw_attach_patch *p, int commit, struct gw_diag *why)
 {
-	struct gw_engine_event ev = {.kind = GW_EE_STAGE, .version = p->to};
-	int err = is_anchor(p, &ev.anchor, why);
+	struct gw_engine_event ev = {.kind = GW_EE_STAGE, .version = p->to, .anchor = p->anchor};
+	int err = can_stage(a, p, why);
 
 	assert(!a->running);
-	if (!err)
-		err = can_stage(a, p, ev.anchor, why);
 	if (!err) {
 		a->patch = p;
 		err = gw_attach_feed(a, &ev);

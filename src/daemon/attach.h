@@ -68,7 +68,8 @@ struct gw_attach_patch {
 	const void *p;
 	size_t n;
 	uint8_t run[16];
-	uint64_t from, to; /* anchor: from is not looked at */
+	uint64_t from, to;
+	int anchor;        /* a patch from nothing: from is not looked at; must be what the bytes say */
 	int (*check)(struct gw_attach_patch *patch);
 	void (*release)(struct gw_attach_patch *patch);
 };

@@ -262,12 +262,17 @@ static int stage_work(struct gw_job *job, unsigned worker)
 	struct stage_job *j = (struct stage_job *)job;
 	const struct gw_attach_hooks *h = &j->g->a->cfg.hooks;
 	struct gw_diag why = {""};
+	struct gw_patch_info info;
 	struct gw_patch *pt;
 	int err = gw_patch_open(&pt, j->patch->p, j->patch->n, &why);
 
 	(void)worker;
 	if (!err) {
-		err = make_lists(j, pt);
+		gw_patch_info(pt, &info);
+		if (info.anchor != j->patch->anchor)
+			err = gw_diag_set(&why, GW_EINVAL, "the patch is %s", info.anchor ? "an anchor" : "not an anchor");
+		else
+			err = make_lists(j, pt);
 		gw_patch_close(pt);
 	}
 	if (j->patch->check && j->patch->check(j->patch))
@@ -347,9 +352,11 @@ static int op_work(struct gw_job *job, unsigned worker)
 {
 	struct op_job *j = (struct op_job *)job;
 	const struct gw_rank_mem *m = &j->c->group->mem[j->c->rank];
+	/* All cores for the pause: the lists of several ranks take turns on the pool. */
+	struct gw_device dev = gw_device_cpu_pool(j->c->a->pool);
 
 	(void)worker;
-	return gw_op_run(j->op, j->list, &m->dev, m->mem, m->segments, &j->found);
+	return gw_op_run(j->op, j->list, &dev, m->mem, m->segments, &j->found);
 }
 
 static void op_done(struct gw_job *job, int err)

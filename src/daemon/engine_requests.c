@@ -89,6 +89,21 @@ static void release_file(struct gw_attach_patch *p)
 	free(f);
 }
 
+/* On the loop, for a tool that waits: tables of a patch are small beside its tiles. */
+static int look_at(struct file_patch *f, struct gw_diag *why)
+{
+	struct gw_patch_info info;
+	struct gw_patch *pt;
+	int err = gw_patch_open(&pt, f->map.p, f->map.n, why);
+
+	if (err)
+		return err;
+	gw_patch_info(pt, &info);
+	gw_patch_close(pt);
+	f->patch.anchor = info.anchor;
+	return 0;
+}
+
 static int map_file(struct gw_fs *fs, const char *path, struct file_patch **out, struct gw_diag *why)
 {
 	struct file_patch *f = calloc(1, sizeof *f);
@@ -132,7 +147,11 @@ static int apply_file(struct gw_engine_requests *r, const struct gw_m_ctl_apply_
 	memcpy(f->patch.run, s.run, sizeof f->patch.run);
 	f->patch.from = m->from;
 	f->patch.to = m->to;
-	err = gw_attach_stage(r->attach, &f->patch, !m->stage_only, why);
+	err = look_at(f, why);
+	if (err)
+		release_file(&f->patch);
+	else
+		err = gw_attach_stage(r->attach, &f->patch, !m->stage_only, why);
 	return err ? gw_diag_wrap(why, err, "%s", path) : 0;
 }
 

@@ -39,7 +39,9 @@ struct gw_island {
 	struct gw_versions *versions;
 	struct gw_attach *attach;
 	struct build *building;
-	struct held *staging;        /* with attach now */
+	struct held *staging;        /* being read by attach */
+	struct gw_digest asked;      /* what attach was asked to bring into service, until it tells the outcome */
+	int has_asked;
 	struct gw_digest again;      /* a PATH to take up again, */
 	uint64_t again_version;      /* … to this version */
 	int has_again;
@@ -86,6 +88,7 @@ static struct held *hold(struct gw_island *i, const struct gw_digest *id)
 	memcpy(h->patch.run, m->run, sizeof h->patch.run);
 	h->patch.from = m->from;
 	h->patch.to = m->to;
+	h->patch.anchor = m->kind == GW_KIND_ANCHOR;
 	return h;
 }
 
@@ -305,9 +308,12 @@ static void stage(struct gw_island *i, struct held *h)
 	h->patch.check = patch_check;
 	h->patch.release = patch_release;
 	i->staging = h;
+	i->asked = id;
+	i->has_asked = 1;
 	err = gw_attach_stage(i->attach, &h->patch, 1, &why);
 	if (!err)
 		return;
+	i->has_asked = 0;
 	/* Released by now. Without an engine there is nothing to do: PATH comes again with what it will serve. */
 	if (err == GW_EAGAIN)
 		later(i, &id, to);
@@ -388,6 +394,7 @@ static void hook_served(void *ctx, const uint8_t run[16], uint64_t version)
 
 	memcpy(i->served_run, run, sizeof i->served_run);
 	i->served = version;
+	i->has_asked = 0;
 	(void)snprintf(text, sizeof text, "%llu", (unsigned long long)version);
 	GW_LOG(GW_LOG_NOTICE, "engine serves", "version", text, NULL);
 	gw_engine_requests_served(i->core->engine_requests, version);
@@ -403,8 +410,10 @@ static void hook_failed(void *ctx, uint64_t version, int err, const char *text)
 	(void)snprintf(number, sizeof number, "%llu", (unsigned long long)version);
 	GW_LOG(GW_LOG_ERR, "a version did not come into service", "version", number, "error", text, NULL);
 	gw_engine_requests_failed(i->core->engine_requests, version, err, text);
-	if (i->staging)
-		put_stage_failed(i, &i->staging->id, err);
+	/* An engine that went away is no fault of the step: it is taken up again when one is there. */
+	if (i->has_asked && err != GW_ECLOSED)
+		put_stage_failed(i, &i->asked, err);
+	i->has_asked = 0;
 	gw_island_report(i);
 }
 

@@ -19,7 +19,8 @@ struct gw_client {
 	uint64_t to;               /* of the list */
 	int answer;                /* the daemon waits for eng_resumed */
 	int pause_again;           /* eng_pause came before the engine said that it goes on */
-	uint64_t settle_by_ns;
+	uint64_t settle_by_ns, doubt_by_ns;
+	int doubt;                 /* poisoned by the daemon's silence in a pause, and by nothing else */
 	struct gw_client_actions *out;
 };
 
@@ -99,7 +100,7 @@ static void poison(struct gw_client *c, const char *text, size_t n)
 
 	c->state = GW_CLIENT_POISONED;
 	c->version = GW_VERSION_NONE;
-	c->answer = c->pause_again = 0;
+	c->answer = c->pause_again = c->doubt = 0;
 	a = act(c, GW_CA_POISONED);
 	snprintf(a->text, sizeof a->text, "%.*s", (int)n, text);
 }
@@ -112,6 +113,7 @@ static void poison_text(struct gw_client *c, const char *text)
 static void resume(struct gw_client *c, uint64_t version)
 {
 	c->state = GW_CLIENT_RESUMING;
+	c->doubt = 0;
 	c->version = version;
 	act(c, GW_CA_RESUME)->version = version;
 }
@@ -278,7 +280,10 @@ static void on_msg(struct gw_client *c, const struct gw_client_event *ev)
 	case GW_MSG_eng_pause: on_pause(c, &m->u.eng_pause); break;
 	case GW_MSG_eng_apply: on_apply(c, &m->u.eng_apply); break;
 	case GW_MSG_eng_resume: on_resume(c, &m->u.eng_resume); break;
-	case GW_MSG_eng_poison: poison(c, m->u.eng_poison.text.p, m->u.eng_poison.text.n); break;
+	case GW_MSG_eng_poison:
+		memcpy(c->plan, m->u.eng_poison.plan, sizeof c->plan);
+		poison(c, m->u.eng_poison.text.p, m->u.eng_poison.text.n);
+		break;
 	case GW_MSG_eng_ping: send(c, GW_MSG_eng_pong)->u.eng_pong.value = m->u.eng_ping.value; break;
 	case GW_MSG_eng_pong: break;
 	case GW_MSG_eng_bye: break_off(c, GW_ECLOSED); break;
@@ -310,6 +315,7 @@ static void lost_paused(struct gw_client *c, uint64_t now_ns)
 		return;
 	}
 	c->version = version;
+	c->doubt = 0;
 	c->state = GW_CLIENT_SETTLING;
 	c->settle_by_ns = now_ns + c->cfg.settle_ns;
 	gw_commit_settle(c->page, c->cfg.rank);
@@ -337,7 +343,7 @@ static void on_lost(struct gw_client *c, uint64_t now_ns)
 	c->connected = c->answer = c->pause_again = 0;
 	if (!c->page || c->state == GW_CLIENT_SETTLING)
 		return;
-	if (c->state == GW_CLIENT_PAUSED) {
+	if (c->state == GW_CLIENT_PAUSED || c->doubt) {
 		lost_paused(c, now_ns);
 		return;
 	}
@@ -375,6 +381,12 @@ static void on_resumed(struct gw_client *c)
 	}
 }
 
+static void in_doubt(struct gw_client *c)
+{
+	poison_text(c, "the daemon has been silent in a pause for too long");
+	c->doubt = 1;
+}
+
 void gw_client_step(struct gw_client *c, const struct gw_client_event *ev, struct gw_client_actions *out)
 {
 	out->n = 0;
@@ -389,6 +401,7 @@ void gw_client_step(struct gw_client *c, const struct gw_client_event *ev, struc
 	case GW_CE_PAUSED:
 		if (c->state == GW_CLIENT_PAUSING) {
 			c->state = GW_CLIENT_PAUSED;
+			c->doubt_by_ns = ev->now_ns + c->cfg.doubt_ns;
 			say_paused(c);
 		}
 		break;
@@ -398,6 +411,8 @@ void gw_client_step(struct gw_client *c, const struct gw_client_event *ev, struc
 	case GW_CE_TICK:
 		if (c->state == GW_CLIENT_SETTLING)
 			settled_yet(c, ev->now_ns);
+		else if (c->state == GW_CLIENT_PAUSED && ev->now_ns >= c->doubt_by_ns)
+			in_doubt(c);
 		break;
 	}
 	c->out = NULL;

@@ -4,7 +4,8 @@
  *
  * When the daemon is lost inside a pause: the page decides (engine/commit.h). Old: the old bits of the list are written
  * over all its places and checked; new: the new bits are checked. When all ranks of the host have settled, the engine
- * resumes with that version. What cannot be checked, or does not settle in time, is poisoned: the engine stays
+ * resumes with that version. A daemon that is there but silent may still write: after a while the engine is told that
+ * it is poisoned, and stays so until the daemon speaks or is gone. What cannot be checked, or does not settle in time, is poisoned: the engine stays
  * paused and serves nothing until a daemon has proven it again.
  *
  * It touches memory (segments, list, page) that its caller mapped; it calls nothing else. Not thread-safe: one thread
@@ -37,7 +38,7 @@ enum gw_client_event_kind {
 	GW_CE_LOST,    /* the connection to the daemon is gone */
 	GW_CE_PAUSED,  /* the engine has paused, as asked */
 	GW_CE_RESUMED, /* the engine goes on, as told */
-	GW_CE_TICK,    /* time passes; wanted often while settling */
+	GW_CE_TICK,    /* time passes; wanted often while settling, now and then while paused */
 };
 
 struct gw_client_event {
@@ -81,6 +82,7 @@ struct gw_client_config {
 	const struct gw_dev_mem *mem; /* the segments, in order; the caller's, kept */
 	uint32_t segments;
 	uint64_t settle_ns;           /* how long the other ranks may take */
+	uint64_t doubt_ns;            /* how long a pause may last before the engine is told that nothing can be served */
 };
 
 struct gw_client;

@@ -409,6 +409,12 @@ static int on_rank_up(struct gw_engine *e, const struct gw_engine_event *ev)
 
 static void proved_attach(struct gw_engine *e, const struct gw_engine_event *ev)
 {
+	if (ev->err == GW_EFINGERPRINT && e->claim == GW_VERSION_NONE) {
+		/* It does not say what it holds, and nobody knows: an anchor can make it something known. */
+		act(e, GW_EA_POISON)->err = ev->err;
+		enter(e, GW_ENGINE_POISONED);
+		return;
+	}
 	if (ev->err) {
 		act(e, GW_EA_REFUSE)->err = ev->err;
 		for (uint32_t i = 0; i < e->wanted; i++)

@@ -8,6 +8,7 @@
  *     a place that holds what it should not before the first write: nothing is written, all is proven again
  *     an undo that cannot be checked, or a proof that fails: poisoned, and proven against all that is known
  *     poisoned ─ STAGE of an anchor, COMMIT ─> as above, and a proof before the decision
+ *     an engine that claims no version and holds none that is known begins poisoned; one whose claim is wrong is refused
  *
  * The machine tells; it does nothing itself. Work on memory is an action per rank whose result comes back as an
  * event, so that it may run on a worker or in the engine's own process. Every wait has a timer.

@@ -313,7 +313,7 @@ static int make_client(struct godwit_engine *e)
 {
 	struct gw_client_config cfg = {.rank = e->rank, .ranks = e->ranks, .in_process = e->in_process,
 				       .dev = gw_device_cpu(), .mem = e->mem, .segments = (uint32_t)e->segment_n,
-				       .settle_ns = 30000000000};
+				       .settle_ns = 30000000000, .doubt_ns = 60000000000};
 	int err;
 
 	if (e->client)
@@ -357,6 +357,25 @@ static int pop(struct godwit_engine *e, struct godwit_event *out)
 	return 1;
 }
 
+/* Weights of no known version are waited for, too: an anchor may come and make them one. */
+static int while_attaching(struct godwit_engine *e, const struct godwit_event *ev)
+{
+	struct gw_client_event resumed = {.kind = GW_CE_RESUMED};
+
+	if (ev->kind == GODWIT_ATTACHED || ev->kind == GODWIT_RESUME) {
+		e->attached = 1;
+		e->why.text[0] = 0;
+		return ev->kind == GODWIT_RESUME ? gw_lib_link_step(e, &resumed) : 0;
+	}
+	if (ev->kind == GODWIT_REFUSED && !gw_err_retryable(ev->err)) {
+		e->why.text[0] = 0;
+		return gw_diag_set(&e->why, ev->err, "%s", ev->text);
+	}
+	if (ev->kind == GODWIT_POISONED)
+		gw_diag_set(&e->why, GW_EPOISONED, "%s; waiting for an anchor", ev->text);
+	return 0;
+}
+
 int godwit_engine_attach(struct godwit_engine *e, int timeout_ms)
 {
 	uint64_t until = deadline(timeout_ms);
@@ -371,22 +390,15 @@ int godwit_engine_attach(struct godwit_engine *e, int timeout_ms)
 		int ms = wait_ms(until);
 
 		err = gw_lib_link_work(e);
-		if (err)
-			break;
-		while (pop(e, &ev)) {
-			if (ev.kind == GODWIT_ATTACHED) {
-				e->attached = 1;
-				e->why.text[0] = 0;
+		while (!err && pop(e, &ev)) {
+			err = while_attaching(e, &ev);
+			if (e->attached)
 				return 0;
-			}
-			if (ev.kind == GODWIT_REFUSED && !gw_err_retryable(ev.err)) {
-				e->why.text[0] = 0;
-				return gw_diag_set(&e->why, ev.err, "%s", ev.text);
-			}
 		}
-		if (ms == 0)
+		if (!err && ms == 0)
 			return gw_diag_set(&e->why, GW_ETIMEOUT, "no daemon proved the weights in time (%s)", e->path);
-		sleep_on(e, ms < 0 || ms > 100 ? 100 : ms);
+		if (!err)
+			sleep_on(e, ms < 0 || ms > 100 ? 100 : ms);
 	}
 	return err;
 }

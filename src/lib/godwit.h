@@ -84,8 +84,10 @@ int godwit_engine_add_whole(struct godwit_engine *e, uint32_t tensor, uint32_t s
 enum godwit_opaque { GODWIT_VALUES_CHANGE = 1, GODWIT_UNKNOWN_OPERATION = 2, GODWIT_MOVES = 3, GODWIT_UNUSED = 4 };
 int godwit_engine_add_opaque(struct godwit_engine *e, const char *name, enum godwit_opaque why);
 
-/* Declares all that was added and waits until the daemon has proven it (a daemon that is not there yet is waited
- * for), at most timeout_ms (-1: for ever). Nothing can be added after. */
+/* Declares all that was added and waits until the daemon has proven it, at most timeout_ms (-1: for ever). A daemon that is
+ * not there yet is waited for; and where the version is said to be unknown and the weights are of none that the daemon
+ * knows, an anchor is, which makes them one. A wrong claim is refused. Nothing can be added after; after an error it
+ * may be called again. */
 int godwit_engine_attach(struct godwit_engine *e, int timeout_ms);
 
 enum godwit_event_kind {

@@ -18,13 +18,10 @@ enum {
 	ROWS_BYTES = 32 * 1024,      /* of declaration in one message, as estimated */
 	SEND_MS = 10000,
 	TICK_NS = 2000000,           /* while settling */
-	RETRY_NS = 200000000,        /* while there is no daemon */
 };
 
-uint64_t gw_lib_now_ns(void)
-{
-	return gw_clock_mono_ns();
-}
+/* While there is no daemon; and after a refusal, which a daemon does not give for nothing: twice as long each time. */
+static const uint64_t retry_ns = 200000000, refused_ns = 1000000000, refused_max_ns = 60000000000, pause_tick_ns = 500000000;
 
 /* --- the descriptors behind godwit_engine_fd --- */
 
@@ -40,6 +37,7 @@ int gw_lib_link_init(struct godwit_engine *e)
 	int err;
 
 	e->sock = -1;
+	e->retry_ns = retry_ns;
 	gw_arena_init(&e->arena, 4 << 20);
 	e->epoll = epoll_create1(EPOLL_CLOEXEC);
 	e->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -68,9 +66,15 @@ static void set_timer(struct godwit_engine *e)
 	if (gw_client_state(e->client) == GW_CLIENT_SETTLING)
 		ns = TICK_NS;
 	else if (e->sock < 0)
-		ns = RETRY_NS;
-	t.it_value.tv_nsec = (long)ns;
-	t.it_interval.tv_nsec = (long)ns;
+		ns = e->retry_ns;
+	else if (gw_client_state(e->client) == GW_CLIENT_PAUSED)
+		ns = pause_tick_ns;
+	if (ns == e->timer_ns)
+		return; /* it runs; setting it again would put it off */
+	e->timer_ns = ns;
+	t.it_value.tv_sec = (time_t)(ns / 1000000000);
+	t.it_value.tv_nsec = (long)(ns % 1000000000);
+	t.it_interval = t.it_value;
 	(void)timerfd_settime(e->timer, 0, &t, NULL);
 }
 
@@ -346,6 +350,9 @@ static void push_refused(struct godwit_engine *e, const struct gw_m_eng_refused 
 	struct godwit_event *ev = push(e, GODWIT_REFUSED);
 
 	ev->err = m->err < 0 && m->err > -1000 ? (int)m->err : GW_EACCESS;
+	if (!gw_err_retryable(ev->err))
+		e->retry_ns = e->retry_ns < refused_ns ? refused_ns :
+			      e->retry_ns < refused_max_ns / 2 ? e->retry_ns * 2 : refused_max_ns;
 	if (m->element == UINT64_MAX)
 		snprintf(ev->text, sizeof ev->text, "%.*s", (int)m->text.n, m->text.p);
 	else
@@ -367,6 +374,7 @@ static int do_action(struct godwit_engine *e, const struct gw_client_action *a, 
 		unmap_pair(e, a->list);
 		break;
 	case GW_CA_ATTACHED:
+		e->retry_ns = retry_ns;
 		ev = push(e, GODWIT_ATTACHED);
 		ev->version = a->version;
 		memcpy(ev->run, gw_client_run(e->client), sizeof ev->run);
@@ -451,7 +459,7 @@ int gw_lib_link_work(struct godwit_engine *e)
 
 	if (e->sock < 0 && gw_client_state(e->client) != GW_CLIENT_SETTLING) {
 		/* At once at first, then at the timer's pace. */
-		if (due || gw_client_state(e->client) == GW_CLIENT_DETACHED)
+		if (due || e->timer_ns == 0)
 			(void)gw_lib_link_open(e);
 		set_timer(e);
 	}

@@ -54,6 +54,8 @@ struct godwit_engine {
 	struct gw_lib_pair pairs[GW_LIB_PAIRS];
 	int sock, epoll, timer;   /* sock: -1 while there is no daemon */
 	int attached;             /* once in the object's life */
+	uint64_t timer_ns;        /* what the timer is set to */
+	uint64_t retry_ns;        /* how long until the next try to attach */
 	int eventfd;              /* readable while events wait */
 	struct gw_arena arena;
 	struct godwit_event events[GW_LIB_EVENTS];
@@ -69,6 +71,5 @@ int gw_lib_link_open(struct godwit_engine *e);
 int gw_lib_link_work(struct godwit_engine *e);
 /* Feeds the client machine and does what it says. */
 int gw_lib_link_step(struct godwit_engine *e, struct gw_client_event *ev);
-uint64_t gw_lib_now_ns(void);
 
 #endif

@@ -159,6 +159,19 @@ def poison_and_cure(in_process: bool) -> None:
         computes(engine, 2, 2)
 
 
+def unknown_weights() -> None:
+    """An engine that does not say what it holds, and holds what this daemon does not know, waits for an anchor."""
+    with Host() as host:
+        host.start()
+        engine = Engine(host, SERIES / "v1", 2)
+        until("poison", lambda: host.status()["state"] == "poisoned")
+        assert engine.process.alive() and not engine.listen.exists()
+        host.apply(patch(-1, 2), 0, 2)
+        computes(engine.ready(), 2, 2)
+        host.apply(patch(2, 3), 2, 3)
+        computes(engine, 3, 2)
+
+
 def kills(in_process: bool, count: int, rng: random.Random) -> None:
     """The daemon dies at random moments; half of them right after the engine was seen to pause."""
     cycle = [0, 1, 2, 3]
@@ -295,6 +308,7 @@ def main() -> None:
         ("hostile peers", lambda: hostile_peers(rng)),
         ("poison and cure", lambda: poison_and_cure(False)),
         ("poison and cure, in-process", lambda: poison_and_cure(True)),
+        ("unknown weights", unknown_weights),
         ("daemon kills", lambda: kills(False, KILLS * 2 // 5, rng)),
         ("daemon kills, in-process", lambda: kills(True, KILLS * 2 // 5, rng)),
         ("engine kills", lambda: engine_kills(KILLS // 5, rng)),

@@ -287,6 +287,62 @@ START_TEST(weights_that_are_not_what_they_claim)
 }
 END_TEST
 
+/* An engine that does not say what it holds: nobody knows, and an anchor makes it known. */
+START_TEST(weights_of_no_known_version)
+{
+	struct world w;
+
+	world_init(&w, 2, 0, 4);
+	for (uint32_t i = 0; i < 2; i++) {
+		w.r[i].label = GW_VERSION_NONE;
+		w.r[i].memory[5] ^= 3;
+	}
+	world_start_daemon(&w);
+	world_run(&w, LIMIT);
+	ck_assert_int_eq(w.refused, 0);
+	ck_assert_int_eq(gw_engine_state(w.engine), GW_ENGINE_POISONED);
+	ck_assert_int_eq(w.r[0].computing + w.r[1].computing, 0);
+	ck_assert_int_eq(world_stage(&w, 1, 1, 0), GW_ESTATE);
+	ck_assert_int_eq(world_stage(&w, 1, 1, 1), 0);
+	world_run(&w, LIMIT);
+	all_serve(&w, 1);
+	world_free(&w);
+}
+END_TEST
+
+/* A daemon that hangs in a pause may still write: nobody computes, until it goes on, or is gone. */
+START_TEST(daemon_hangs_in_a_pause)
+{
+	for (unsigned k = 0; k < 60; k++)
+		for (int dies = 0; dies < 2; dies++) {
+			struct gw_client_event tick = {.kind = GW_CE_TICK};
+			struct world w;
+			unsigned i;
+
+			world_init(&w, 2, _i, k);
+			attach(&w);
+			ck_assert_int_eq(world_stage(&w, 1, 1, 0), 0);
+			for (i = 0; i < k && world_step(&w); i++)
+				continue;
+			for (i = 0; i < 2; i++)
+				if (gw_client_state(w.r[i].client) == GW_CLIENT_PAUSED) {
+					struct gw_client_actions out;
+
+					tick.now_ns = w.now_ns + 61000000000;
+					gw_client_step(w.r[i].client, &tick, &out);
+					ck_assert_int_eq(gw_client_state(w.r[i].client), GW_CLIENT_POISONED);
+					ck_assert_uint_eq(gw_client_version(w.r[i].client), GW_VERSION_NONE);
+				}
+			if (dies)
+				world_kill_daemon(&w);
+			world_run(&w, LIMIT);
+			ck_assert(dies || w.served == 1);
+			all_serve(&w, w.r[0].label);
+			world_free(&w);
+		}
+}
+END_TEST
+
 TCase *engine_story_tests(void)
 {
 	TCase *t = tcase_create("story");
@@ -302,5 +358,7 @@ TCase *engine_story_tests(void)
 	tcase_add_loop_test(t, daemon_dies_while_it_cures, 0, 2);
 	tcase_add_test(t, a_rank_that_does_not_pause);
 	tcase_add_test(t, weights_that_are_not_what_they_claim);
+	tcase_add_test(t, weights_of_no_known_version);
+	tcase_add_loop_test(t, daemon_hangs_in_a_pause, 0, 2);
 	return t;
 }

@@ -399,7 +399,7 @@ static void rank_step(struct world *w, uint32_t rank, struct gw_client_event *ev
 			r->resume_version = a->version;
 			r->poisoned = 0;
 			break;
-		case GW_CA_POISONED:
+		case GW_CA_POISONED: /* an engine that was asked to pause does so all the same */
 			r->computing = 0;
 			r->asked_pause = r->asked_resume = 0;
 			r->poisoned = 1;
@@ -585,7 +585,8 @@ void world_init(struct world *w, uint32_t ranks, int in_process, uint64_t seed)
 	for (uint32_t i = 0; i < ranks; i++) {
 		struct world_rank *r = &w->r[i];
 		struct gw_client_config cfg = {.rank = i, .ranks = ranks, .in_process = in_process, .dev = gw_device_cpu(),
-					       .mem = &r->mem, .segments = 1, .settle_ns = 10000000000};
+					       .mem = &r->mem, .segments = 1, .settle_ns = 10000000000,
+					       .doubt_ns = 60000000000};
 
 		for (unsigned k = 0; k < WORLD_ELEMENTS; k++)
 			r->memory[k] = world_bits(i, 0, k);
