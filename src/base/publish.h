@@ -27,7 +27,8 @@ enum gw_publish_flags {
 
 int gw_publish_begin(struct gw_publish *p, struct gw_fs *fs, const char *path, unsigned flags, struct gw_diag *why);
 int gw_publish_begin_dir(struct gw_publish *p, struct gw_fs *fs, const char *path, struct gw_diag *why);
-/* Makes it appear. On error nothing has appeared and p is aborted. Either way p is empty after. */
+/* Makes it appear. On error p is aborted, and nothing has appeared, but for one case: where the rename went well and
+ * only the sync of the folder failed, it is there and may be gone after a power cut. Either way p is empty after. */
 int gw_publish_commit(struct gw_publish *p, struct gw_diag *why);
 /* Removes the temporary; does nothing on an empty p. */
 void gw_publish_abort(struct gw_publish *p);
