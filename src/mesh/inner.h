@@ -10,17 +10,17 @@
 enum {
 	TICK_KEY = 1,
 	FLUSH_KEY = 2,
-	PEERS_MAX = 32,          /* neighbours of a neighbour remembered */
+	PEERS_MAX = 32, /* neighbours of a neighbour remembered */
 	WITNESSES_ASKED = 3,
-	NEWS_BATCH = 64,         /* of proto/messages.def */
+	NEWS_BATCH = 64, /* of proto/messages.def */
 	LINES_BATCH = 512,
 	SYNC_NEWS_MAX = 4 * NEWS_BATCH, /* members sent in answer to one comparison */
 	HEALTH_MAX = 2,
-	REFUSALS_MAX = 3,        /* records of one host that did not verify, before it is left alone */
+	REFUSALS_MAX = 3, /* records of one host that did not verify, before it is left alone */
 };
 
 #define FLUSH_DELAY (GW_MESH_SECOND / 20)
-#define PROBE_WAIT GW_MESH_SECOND       /* each of the two phases, before local health */
+#define PROBE_WAIT GW_MESH_SECOND	/* each of the two phases, before local health */
 #define CLOCK_JUMP (2 * GW_MESH_SECOND) /* a step so late means that this host was starved */
 #define TEMP_LINK (5 * GW_MESH_SECOND)
 #define WATCH_AFTER_LOSS (30 * GW_MESH_SECOND)
@@ -34,28 +34,28 @@ enum probe_phase { PROBE_IDLE, PROBE_DIRECT, PROBE_INDIRECT, PROBE_ACCUSED };
 
 /* A host that mesh wants, gossips over, or watches a link to; other links are known by the roster alone. */
 struct gw_mesh_link {
-	gw_host host;           /* GW_HOST_NONE: free slot */
-	uint8_t up, asked;      /* asked: CONNECT is out or in force */
-	uint8_t want;           /* a standing link that we picked */
-	uint8_t theirs;         /* the other end picked us */
-	uint8_t muted;          /* the host counts as dead or left, whatever the link says */
+	gw_host host;	   /* GW_HOST_NONE: free slot */
+	uint8_t up, asked; /* asked: CONNECT is out or in force */
+	uint8_t want;	   /* a standing link that we picked */
+	uint8_t theirs;	   /* the other end picked us */
+	uint8_t muted;	   /* the host counts as dead or left, whatever the link says */
 	uint8_t refusals;
-	uint64_t temp_until_ns; /* wanted for an errand until then */
+	uint64_t temp_until_ns;	 /* wanted for an errand until then */
 	uint64_t watch_until_ns; /* its silence matters until then, though the link is gone */
 	uint64_t heard_ns, phase_ns, pinged_ns, told_ns;
-	uint64_t quiet_ns;      /* silence before the next ping, jittered */
+	uint64_t quiet_ns; /* silence before the next ping, jittered */
 	enum probe_phase phase;
-	uint32_t seq;           /* of the last ping, and of the question to witnesses */
+	uint32_t seq; /* of the last ping, and of the question to witnesses */
 	uint8_t asked_witnesses, answered_witnesses;
-	uint64_t sent_seq;      /* news up to here has gone over it */
+	uint64_t sent_seq; /* news up to here has gone over it */
 	uint32_t peer_count;
 	gw_host peers[PEERS_MAX]; /* its neighbours: the witnesses for it */
 };
 
 /* A probe of `target` for another host (relay), or a question that waits for a link to a witness. */
 struct gw_mesh_errand {
-	gw_host target;         /* GW_HOST_NONE: free slot */
-	gw_host other;          /* relay: who asked; question: the witness */
+	gw_host target; /* GW_HOST_NONE: free slot */
+	gw_host other;	/* relay: who asked; question: the witness */
 	uint8_t relay, sent;
 	uint32_t seq;
 	uint64_t deadline_ns;
@@ -79,7 +79,7 @@ struct gw_mesh {
 	uint64_t last_ns, wall_ns;
 	uint64_t sync_ns, revive_ns, expiry_ns, repick_ns; /* next */
 	uint32_t sync_round, mark;
-	gw_host sync_again;      /* compare with it once more when the pending records are through */
+	gw_host sync_again; /* compare with it once more when the pending records are through */
 	unsigned health, health_good;
 	uint8_t started, leaving, picks_dirty, neighbours_dirty, flush_set;
 	uint32_t seq;
@@ -87,7 +87,7 @@ struct gw_mesh {
 	struct gw_mesh_errand errands[GW_MESH_ERRANDS_MAX];
 	struct gw_mesh_pending pending[GW_MESH_PENDING_MAX];
 	unsigned pending_count;
-	gw_host *suspects;       /* hosts in state suspect */
+	gw_host *suspects; /* hosts in state suspect */
 	size_t suspect_count, suspect_cap;
 };
 
@@ -107,7 +107,8 @@ struct gw_mesh_link *gw_mesh_link_borrow(struct gw_mesh *m, gw_host host, uint64
 void gw_mesh_links_tick(struct gw_mesh *m, uint64_t now, struct gw_actions *out);
 void gw_mesh_link_up(struct gw_mesh *m, gw_host host, uint64_t now, struct gw_actions *out);
 void gw_mesh_link_down(struct gw_mesh *m, gw_host host, uint64_t now);
-void gw_mesh_hello(struct gw_mesh *m, gw_host from, const struct gw_m_link_hello *h, uint64_t now, struct gw_actions *out);
+void gw_mesh_hello(struct gw_mesh *m, gw_host from, const struct gw_m_link_hello *h, uint64_t now,
+		   struct gw_actions *out);
 void gw_mesh_answer(struct gw_mesh *m, gw_host from, int accepted, uint64_t now, struct gw_actions *out);
 void gw_mesh_peers(struct gw_mesh *m, gw_host from, const struct gw_m_neighbours *n);
 /* The member came back. */
@@ -140,12 +141,11 @@ struct gw_statement {
 };
 /* What is said of a known member. `from` said it, GW_HOST_SELF for own observations. A comparison's dead are only
  * suspects where we hold them alive. */
-void gw_mesh_apply(struct gw_mesh *m, struct gw_roster_entry *e, const struct gw_statement *s, gw_host from, int compared,
-		   uint64_t now, struct gw_actions *out);
-void gw_mesh_news(struct gw_mesh *m, gw_host from, const struct gw_m_member_news *n, uint64_t now, struct gw_actions *out);
+void gw_mesh_apply(struct gw_mesh *m, struct gw_roster_entry *e, const struct gw_statement *s, gw_host from,
+		   int compared, uint64_t now, struct gw_actions *out);
+void gw_mesh_news(struct gw_mesh *m, gw_host from, const struct gw_m_member_news *n, uint64_t now,
+		  struct gw_actions *out);
 void gw_mesh_asked(struct gw_mesh *m, gw_host from, const struct gw_m_member_ask *a, struct gw_actions *out);
-void gw_mesh_record(struct gw_mesh *m, const struct gw_event *ev, struct gw_actions *out);
-void gw_mesh_refused(struct gw_mesh *m, const struct gw_event *ev, struct gw_actions *out);
 /* Tells one host about some members; with their signed records where asked. */
 void gw_mesh_send_news(struct gw_mesh *m, gw_host to, struct gw_roster_entry *const *v, size_t n, int records,
 		       struct gw_actions *out);
@@ -155,7 +155,14 @@ void gw_mesh_flush_soon(struct gw_mesh *m, uint64_t now, struct gw_actions *out)
 void gw_mesh_reincarnate(struct gw_mesh *m, uint64_t above, uint64_t now, struct gw_actions *out);
 void gw_mesh_suspicion_tick(struct gw_mesh *m, uint64_t now, struct gw_actions *out);
 void gw_mesh_ask_for(struct gw_actions *out, gw_host to, const uint8_t (*ids)[GW_IDENTITY_BYTES], size_t n);
-void gw_mesh_news_tick(struct gw_mesh *m, uint64_t now, struct gw_actions *out);
+
+/* --- verify.c --- */
+/* A record came along with news: to the worker with it. */
+void gw_mesh_verify(struct gw_mesh *m, gw_host from, const struct gw_r_member_news *n, uint64_t now,
+		    struct gw_actions *out);
+void gw_mesh_record(struct gw_mesh *m, const struct gw_event *ev, struct gw_actions *out);
+void gw_mesh_refused(struct gw_mesh *m, const struct gw_event *ev, struct gw_actions *out);
+void gw_mesh_verify_tick(struct gw_mesh *m, uint64_t now, struct gw_actions *out);
 
 /* --- sync.c --- */
 void gw_mesh_sync_tick(struct gw_mesh *m, uint64_t now, struct gw_actions *out);

@@ -159,9 +159,10 @@ static int pickable(const struct gw_mesh *m, const struct gw_roster_entry *e, ui
 	return gw_roster_dialable(e) && e->retry_ns <= now;
 }
 
-/* The member of highest weight that is not picked yet, of the own region or of the others; with `fresh` only of a region
- * without a pick. */
-static const struct gw_roster_entry *best(const struct gw_mesh *m, const struct picks *p, int near, int fresh, uint64_t now)
+/* The member of highest weight that is not picked yet, of the own region or of the others; with `fresh` only of a
+ * region without a pick. */
+static const struct gw_roster_entry *best(const struct gw_mesh *m, const struct picks *p, int near, int fresh,
+					  uint64_t now)
 {
 	const struct gw_roster_entry *top = NULL;
 
@@ -304,7 +305,8 @@ void gw_mesh_link_unmute(struct gw_mesh *m, struct gw_roster_entry *e)
 	m->neighbours_dirty = 1;
 }
 
-void gw_mesh_hello(struct gw_mesh *m, gw_host from, const struct gw_m_link_hello *h, uint64_t now, struct gw_actions *out)
+void gw_mesh_hello(struct gw_mesh *m, gw_host from, const struct gw_m_link_hello *h, uint64_t now,
+		   struct gw_actions *out)
 {
 	struct gw_roster_entry *e = gw_roster_at(&m->roster, from);
 	struct gw_mesh_link *l = gw_mesh_link_of(m, from);

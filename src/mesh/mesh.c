@@ -159,7 +159,7 @@ static void tick(struct gw_mesh *m, uint64_t now, struct gw_actions *out)
 	gw_mesh_suspicion_tick(m, now, out);
 	expire(m, now, out);
 	gw_mesh_links_tick(m, now, out);
-	gw_mesh_news_tick(m, now, out);
+	gw_mesh_verify_tick(m, now, out);
 	gw_mesh_sync_tick(m, now, out);
 	set_timer(out, now + GW_MESH_TICK, TICK_KEY);
 }

@@ -53,7 +53,8 @@ enum {
 struct gw_mesh_config {
 	uint64_t seed;
 	struct gw_member_record *self;
-	struct gw_member_record *const *bootstrap; /* verified records of members to begin with; ours may be among them */
+	struct gw_member_record *const
+		*bootstrap; /* verified records of members to begin with; ours may be among them */
 	size_t bootstrap_count;
 	struct gw_bytes stored; /* what was persisted in slot "mesh", or empty */
 };

@@ -193,7 +193,8 @@ static int isolated(const struct gw_mesh *m, uint64_t now)
 	return watched >= 3;
 }
 
-static int ask_one(struct gw_mesh *m, gw_host witness, const struct gw_mesh_link *l, uint64_t now, struct gw_actions *out)
+static int ask_one(struct gw_mesh *m, gw_host witness, const struct gw_mesh_link *l, uint64_t now,
+		   struct gw_actions *out)
 {
 	const struct gw_roster_entry *e = gw_roster_at(&m->roster, witness);
 	struct gw_mesh_errand *errand;
@@ -247,7 +248,8 @@ static void accuse(struct gw_mesh *m, struct gw_mesh_link *l, uint64_t now, stru
 	gw_mesh_apply(m, e, &s, GW_HOST_SELF, 0, now, out);
 }
 
-static void enter(struct gw_mesh *m, struct gw_mesh_link *l, enum probe_phase phase, uint64_t now, struct gw_actions *out)
+static void enter(struct gw_mesh *m, struct gw_mesh_link *l, enum probe_phase phase, uint64_t now,
+		  struct gw_actions *out)
 {
 	l->phase = phase;
 	l->phase_ns = l->pinged_ns = now;

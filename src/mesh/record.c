@@ -16,7 +16,8 @@ static const char *put(char **at, const char *text, size_t n)
 
 int gw_member_record_new(const struct gw_member_record *from, struct gw_member_record **out)
 {
-	size_t name = strnlen(from->name, GW_MEMBER_TEXT_MAX + 1), region = strnlen(from->region, GW_MEMBER_TEXT_MAX + 1);
+	size_t name = strnlen(from->name, GW_MEMBER_TEXT_MAX + 1),
+	       region = strnlen(from->region, GW_MEMBER_TEXT_MAX + 1);
 	size_t island = strnlen(from->island, GW_MEMBER_TEXT_MAX + 1), raw = from->raw.n;
 	struct gw_member_record *r;
 	char *at;

@@ -24,12 +24,12 @@ enum { GW_DIAL_REGION = 1, GW_DIAL_ANY = 2 };
 struct gw_member_record {
 	uint32_t refs;
 	uint8_t identity[GW_IDENTITY_BYTES]; /* Ed25519 public key */
-	uint8_t curve[32];                   /* X25519: the key its links use */
-	uint64_t stamp_ns, expires_ns;       /* since the epoch; of two records of one host the later stamp holds */
+	uint8_t curve[32];		     /* X25519: the key its links use */
+	uint64_t stamp_ns, expires_ns;	     /* since the epoch; of two records of one host the later stamp holds */
 	uint32_t roles;
 	uint8_t dial;
-	const char *name, *region, *island;  /* NUL-terminated; island may be empty */
-	struct gw_bytes raw;                 /* the signed bytes, for passing on */
+	const char *name, *region, *island; /* NUL-terminated; island may be empty */
+	struct gw_bytes raw;		    /* the signed bytes, for passing on */
 };
 
 /* Copies all that `from` points to; its refs is not looked at. The new record has one reference.

@@ -155,8 +155,8 @@ static int grow(struct gw_roster *r)
 	return 0;
 }
 
-int gw_roster_add(struct gw_roster *r, struct gw_member_record *record, enum gw_member_state state, uint64_t incarnation,
-		  struct gw_roster_entry **out)
+int gw_roster_add(struct gw_roster *r, struct gw_member_record *record, enum gw_member_state state,
+		  uint64_t incarnation, struct gw_roster_entry **out)
 {
 	struct gw_roster_entry *e;
 	uint32_t region;

@@ -46,21 +46,21 @@ struct gw_roster_entry {
 
 	/* Mesh's own. */
 	struct gw_suspicion *suspicion; /* while suspect */
-	uint64_t news_seq, record_seq;  /* last change of the member; of its record */
+	uint64_t news_seq, record_seq;	/* last change of the member; of its record */
 	struct gw_roster_entry *older, *newer;
-	gw_host news_from;              /* who told us: not told again */
-	int link;                       /* index into mesh's links, -1 none */
-	uint64_t score;                 /* rendezvous weight of this member for this host */
-	uint64_t retry_ns;              /* not to be dialled before */
-	uint8_t fails;                  /* dials in a row that failed */
-	uint8_t linked;                 /* a link is up, whoever asked for it */
-	uint32_t mark;                  /* of the last comparison that listed it */
+	gw_host news_from; /* who told us: not told again */
+	int link;	   /* index into mesh's links, -1 none */
+	uint64_t score;	   /* rendezvous weight of this member for this host */
+	uint64_t retry_ns; /* not to be dialled before */
+	uint8_t fails;	   /* dials in a row that failed */
+	uint8_t linked;	   /* a link is up, whoever asked for it */
+	uint32_t mark;	   /* of the last comparison that listed it */
 };
 
 struct gw_roster {
 	struct gw_map by_identity, by_curve;
 	struct gw_roster_entry **at; /* by handle; NULL where forgotten */
-	uint32_t n, cap;             /* handles given */
+	uint32_t n, cap;	     /* handles given */
 	char **regions;
 	uint32_t region_count;
 	uint64_t buckets[GW_ROSTER_BUCKETS], digest;
@@ -86,8 +86,8 @@ int gw_roster_is_in(const struct gw_roster_entry *e);
 
 /* Takes a reference of the record. GW_EEXIST; GW_EDUPLICATE where another member has its CURVE key; GW_ELIMIT,
  * GW_ENOMEM. */
-int gw_roster_add(struct gw_roster *r, struct gw_member_record *record, enum gw_member_state state, uint64_t incarnation,
-		  struct gw_roster_entry **out);
+int gw_roster_add(struct gw_roster *r, struct gw_member_record *record, enum gw_member_state state,
+		  uint64_t incarnation, struct gw_roster_entry **out);
 void gw_roster_set(struct gw_roster *r, struct gw_roster_entry *e, enum gw_member_state state, uint64_t incarnation);
 /* Its region may change with it, but this host's own may not (GW_EINVAL). GW_EDUPLICATE as above; GW_ELIMIT, GW_ENOMEM.
  * On error nothing changed. */

@@ -92,8 +92,8 @@ struct found {
 	size_t asks;
 };
 
-static void compare_line(struct gw_mesh *m, gw_host from, const struct gw_r_member_line *l, uint64_t now, struct found *f,
-			 struct gw_actions *out)
+static void compare_line(struct gw_mesh *m, gw_host from, const struct gw_r_member_line *l, uint64_t now,
+			 struct found *f, struct gw_actions *out)
 {
 	const uint8_t *by = gw_roster_at(&m->roster, from)->record->identity;
 	struct gw_roster_entry *e = gw_roster_find(&m->roster, l->identity);

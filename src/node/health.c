@@ -116,8 +116,8 @@ static void keep_own(struct gw_node *n, struct gw_query *q, uint64_t wall_ns, st
 			out->err = GW_ENOMEM;
 }
 
-static void wave(struct gw_node *n, const uint8_t origin[GW_IDENTITY_BYTES], uint64_t number, uint8_t hops, gw_host except,
-		 struct gw_actions *out)
+static void wave(struct gw_node *n, const uint8_t origin[GW_IDENTITY_BYTES], uint64_t number, uint8_t hops,
+		 gw_host except, struct gw_actions *out)
 {
 	gw_host v[GW_MESH_LINKS_MAX];
 	size_t k = gw_mesh_neighbours(n->mesh, v, GW_MESH_LINKS_MAX);

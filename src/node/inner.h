@@ -6,8 +6,8 @@
 #include "node/node.h"
 
 enum {
-	HEALTH_KEY = 1,       /* low part of the timer's key */
-	STATUS_BATCH = 32,    /* of proto/messages.def */
+	HEALTH_KEY = 1,	   /* low part of the timer's key */
+	STATUS_BATCH = 32, /* of proto/messages.def */
 	HOPS_MAX = 32,
 	RELAYED_MAX = 64 * 1024, /* records passed on for one query */
 };
@@ -27,10 +27,10 @@ struct gw_kept_status {
 struct gw_query {
 	uint8_t used, ours, again;
 	uint8_t origin[GW_IDENTITY_BYTES];
-	uint64_t number, second; /* of the wave; of the second one, 0 while there is none */
-	uint64_t key;            /* ours: of the event */
-	gw_host parent;          /* another's: where the wave came from */
-	uint64_t ask_ns, end_ns; /* second wave; end */
+	uint64_t number, second;   /* of the wave; of the second one, 0 while there is none */
+	uint64_t key;		   /* ours: of the event */
+	gw_host parent;		   /* another's: where the wave came from */
+	uint64_t ask_ns, end_ns;   /* second wave; end */
 	struct gw_kept_status **v; /* ours: all so far; another's: the batch to be passed on */
 	size_t n, cap, relayed;
 };
@@ -42,7 +42,7 @@ struct gw_node {
 	struct gw_swarm *swarm;
 	struct gw_rng rng;
 	struct gw_wishes wishes;
-	struct gw_event *queue;  /* what machines tell each other, in order */
+	struct gw_event *queue; /* what machines tell each other, in order */
 	uint8_t *queue_from;
 	size_t queue_n, queue_cap;
 	struct gw_kept_status *reports[GW_NODE_POLICIES_MAX];

@@ -6,8 +6,8 @@
  * actions never leave, and keeps one wish per host and link although several machines ask for it: CONNECT leaves
  * when the first asks, DISCONNECT when the last lets go, and LINK_DOWN ends all wishes.
  *
- * It also answers the health query (status.h): a wave over the standing links asks every host, the records come
- * back the way the wave went, in batches. Where some are missing after half the time a second wave asks again. The
+ * It also answers the health query (wire/host_state.h): a wave over the standing links asks every host, the records
+ * come back the way the wave went, in batches. Where some are missing after half the time a second wave asks again. The
  * asker closes when all members have answered or after GW_NODE_HEALTH_WAIT, and adds those that did not as
  * unreachable. At most GW_NODE_QUERIES_MAX queries are under way through a host; a host answers for at most
  * GW_NODE_POLICIES_MAX policies.
@@ -20,8 +20,8 @@
 
 #include "board/board.h"
 #include "mesh/mesh.h"
-#include "wire/host_state.h"
 #include "swarm/swarm.h"
+#include "wire/host_state.h"
 #include "wire/step.h"
 
 enum {
@@ -33,7 +33,7 @@ enum {
 struct gw_node;
 
 struct gw_node_config {
-	uint64_t seed;               /* those of the parts are made from it */
+	uint64_t seed; /* those of the parts are made from it */
 	struct gw_mesh_config mesh;
 	struct gw_board_config board;
 	struct gw_swarm_config swarm; /* identity and region are filled in from mesh.self */
@@ -54,8 +54,8 @@ const struct gw_board *gw_node_board(const struct gw_node *n);
 const struct gw_swarm *gw_node_swarm(const struct gw_node *n);
 
 /* Sets what this host says about a policy (found by its name): engine, ranks, staged, last_apply_ns, last_pause_ns,
- * last_error, and state where it is POISONED or SEEDING (any other is worked out from what is served). The rest is filled
- * in by the node. Texts are copied. GW_ELIMIT beyond GW_NODE_POLICIES_MAX or the limits of the message table. */
+ * last_error, and state where it is POISONED or SEEDING (any other is worked out from what is served). The rest is
+ * filled in by the node. Texts are copied. GW_ELIMIT beyond GW_NODE_POLICIES_MAX or the limits of the message table. */
 int gw_node_report(struct gw_node *n, const struct gw_r_host_status *status);
 
 /* This host's own records, one a policy, at least one; texts live in the arena. Returns how many, at most

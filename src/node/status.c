@@ -22,7 +22,8 @@ struct gw_kept_status *gw_status_keep(const struct gw_r_host_status *r)
 	k->r = *r;
 	at = (char *)(k + 1);
 	for (size_t i = 0; i < count; i++) {
-		struct gw_text *to[] = {&k->r.name, &k->r.region, &k->r.island, &k->r.policy, &k->r.engine, &k->r.last_error};
+		struct gw_text *to[] = {&k->r.name,   &k->r.region, &k->r.island,
+					&k->r.policy, &k->r.engine, &k->r.last_error};
 
 		if (texts[i]->n)
 			memcpy(at, texts[i]->p, texts[i]->n);

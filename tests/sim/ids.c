@@ -32,8 +32,12 @@ static struct gw_member_record *record_of(const struct sim *s, const uint8_t *ra
 {
 	int index = (int)gw_le32(raw);
 	char name[32], region[32];
-	struct gw_member_record r = {.stamp_ns = gw_le64(raw + 8), .expires_ns = UINT64_MAX, .name = name, .region = region,
-				     .island = "", .raw = {raw, RECORD_BYTES}};
+	struct gw_member_record r = {.stamp_ns = gw_le64(raw + 8),
+				     .expires_ns = UINT64_MAX,
+				     .name = name,
+				     .region = region,
+				     .island = "",
+				     .raw = {raw, RECORD_BYTES}};
 	struct gw_member_record *out;
 
 	sim_identity(index, r.identity);

@@ -5,7 +5,8 @@
 
 static int make(struct sim *s, struct sim_host *h, struct gw_member_record *const *bootstrap, size_t n, void **out)
 {
-	struct gw_mesh_config c = {.seed = gw_rng_u64(&s->rng), .self = h->record, .bootstrap = bootstrap, .bootstrap_count = n};
+	struct gw_mesh_config c = {
+		.seed = gw_rng_u64(&s->rng), .self = h->record, .bootstrap = bootstrap, .bootstrap_count = n};
 	struct gw_mesh *m;
 	int err;
 

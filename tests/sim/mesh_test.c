@@ -239,7 +239,8 @@ static void the_same_seed_is_the_same_run(uint64_t seed)
 	uint64_t trace[2];
 
 	for (int i = 0; i < 2; i++) {
-		struct sim *s = world(seed, "determinism", (struct sim_config){.hosts = 24, .regions = 3, .loss = 0.02});
+		struct sim *s =
+			world(seed, "determinism", (struct sim_config){.hosts = 24, .regions = 3, .loss = 0.02});
 
 		sim_crash(s, 3, 1);
 		sim_run(s, 30 * SECOND);

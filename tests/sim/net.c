@@ -157,8 +157,11 @@ static void dispatch(struct sim *s, struct sim_link *l, struct sim_frame *f)
 		}
 		occupy(&b->nic_in_ns, &at, f->size, s->config.nic_bytes_per_s);
 		if (!f->bytes) {
-			struct gw_event sent = {.kind = GW_EV_BLOCK_SENT, .host = sim_handle(s, a, f->to),
-						.object = f->object, .piece = f->piece, .bytes = f->n};
+			struct gw_event sent = {.kind = GW_EV_BLOCK_SENT,
+						.host = sim_handle(s, a, f->to),
+						.object = f->object,
+						.piece = f->piece,
+						.bytes = f->n};
 
 			if (sent.host != GW_HOST_NONE)
 				sim_feed_later(s, f->from, at - s->now_ns, &sent);
@@ -185,8 +188,11 @@ void sim_net_send(struct sim *s, struct sim_frame *f)
 	if (!l->up || (s->config.drop > 0 && gw_rng_unit(&s->rng) < s->config.drop)) {
 		/* io says that a block left whether or not it arrives */
 		if (!f->bytes) {
-			struct gw_event sent = {.kind = GW_EV_BLOCK_SENT, .object = f->object, .piece = f->piece,
-						.bytes = f->n, .host = sim_handle(s, &s->hosts[f->from], f->to)};
+			struct gw_event sent = {.kind = GW_EV_BLOCK_SENT,
+						.object = f->object,
+						.piece = f->piece,
+						.bytes = f->n,
+						.host = sim_handle(s, &s->hosts[f->from], f->to)};
 
 			sim_feed_later(s, f->from, MS, &sent);
 		}

@@ -45,12 +45,12 @@ extern const struct sim_ops sim_mesh_ops, sim_node_ops;
 struct sim_config {
 	uint64_t seed;
 	int hosts, regions;
-	int undialable;               /* the last so many of the hosts have no address */
-	int late;                     /* the last so many (before those) are started by the test, with sim_join */
-	double loss;                  /* share of messages that TCP has to send again */
-	double drop;                  /* share that vanishes at a full queue */
-	uint64_t nic_bytes_per_s;     /* 0: no limit */
-	uint64_t border_bytes_per_s;  /* each way; 0: no limit */
+	int undialable;		     /* the last so many of the hosts have no address */
+	int late;		     /* the last so many (before those) are started by the test, with sim_join */
+	double loss;		     /* share of messages that TCP has to send again */
+	double drop;		     /* share that vanishes at a full queue */
+	uint64_t nic_bytes_per_s;    /* 0: no limit */
+	uint64_t border_bytes_per_s; /* each way; 0: no limit */
 	uint64_t eager_max_bytes;
 	const struct sim_ops *ops;
 };
@@ -89,10 +89,10 @@ struct sim_slot {
 
 struct sim_host {
 	int index, region;
-	uint32_t life;        /* counts starts; events of earlier lives are dropped */
+	uint32_t life; /* counts starts; events of earlier lives are dropped */
 	int running, started, left;
-	int expected_dead;    /* the test means it to count as gone */
-	int liar;             /* sends bad blocks */
+	int expected_dead; /* the test means it to count as gone */
+	int liar;	   /* sends bad blocks */
 	uint64_t frozen_until_ns;
 	void *machine;
 	struct gw_actions actions;
@@ -100,12 +100,12 @@ struct sim_host {
 	/* durable */
 	struct sim_slot slots[SIM_SLOTS];
 	struct sim_stored *store;
-	int64_t served;       /* the engine outlives the daemon */
+	int64_t served; /* the engine outlives the daemon */
 	/* measured */
 	uint64_t nic_out_ns, nic_in_ns; /* busy until */
 	uint64_t sent_bytes, sent_messages, rx_border;
 	uint64_t highest_head;
-	uint64_t health_key;  /* of the last HEALTH answer */
+	uint64_t health_key; /* of the last HEALTH answer */
 	size_t health_count, health_unreachable, health_serving;
 };
 
@@ -113,7 +113,7 @@ struct sim_link {
 	int end[2];
 	int ask[2], dialing[2];
 	int up;
-	int ghost;              /* one end is gone and the other does not know yet */
+	int ghost; /* one end is gone and the other does not know yet */
 	uint32_t epoch;
 	uint64_t fifo_ns[2][2]; /* direction, bulk */
 	struct sim_frame *held, **held_tail;
@@ -166,10 +166,10 @@ void sim_feed(struct sim *s, int host, struct gw_event *ev);
 void sim_feed_later(struct sim *s, int host, uint64_t delay_ns, const struct gw_event *ev);
 _Noreturn void sim_fail(const struct sim *s, const struct sim_host *h, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-#define SIM_CHECK(s, h, cond, ...) \
-	do { \
-		if (!(cond)) \
-			sim_fail((s), (h), __VA_ARGS__); \
+#define SIM_CHECK(s, h, cond, ...)                                                                                     \
+	do {                                                                                                           \
+		if (!(cond))                                                                                           \
+			sim_fail((s), (h), __VA_ARGS__);                                                               \
 	} while (0)
 /* The index of a host's handle; -1 where the host does not know it. And back: GW_HOST_NONE. */
 int sim_index(const struct sim_host *h, const struct sim *s, gw_host handle);
@@ -182,8 +182,8 @@ struct sim_frame {
 	int from, to;
 	uint32_t epoch, life;
 	int bulk;
-	size_t n, size;       /* size on the wire */
-	uint8_t *bytes;       /* an encoded message; NULL for a block */
+	size_t n, size; /* size on the wire */
+	uint8_t *bytes; /* an encoded message; NULL for a block */
 	struct gw_digest object;
 	uint32_t piece, offset;
 	int bad;

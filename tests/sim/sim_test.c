@@ -42,9 +42,9 @@ static void served_within(struct sim *s, uint64_t ns)
 		if (!h->running || h->left || h->served == s->head_version)
 			continue;
 		gw_swarm_totals(gw_node_swarm(sim_node(h)), &t);
-		fprintf(stderr, "  host %d (region %d): serves %lld; rx %llu, in flight %llu, banned %u, stalled %u\n", i, h->region,
-			(long long)h->served, (unsigned long long)t.rx_bytes, (unsigned long long)t.in_flight_bytes, t.banned,
-			t.stalled);
+		fprintf(stderr, "  host %d (region %d): serves %lld; rx %llu, in flight %llu, banned %u, stalled %u\n",
+			i, h->region, (long long)h->served, (unsigned long long)t.rx_bytes,
+			(unsigned long long)t.in_flight_bytes, t.banned, t.stalled);
 	}
 	sim_fail(s, NULL, "version %lld is not served by all after %llu s", (long long)s->head_version,
 		 (unsigned long long)(ns / SECOND));
@@ -190,8 +190,11 @@ static void a_silent_host_goes_and_comes_back(uint64_t seed)
 	sim_run(s, 20 * SECOND);
 	for (int i = 0; i < s->config.hosts; i++)
 		if (i != host)
-			SIM_CHECK(s, &s->hosts[i], gw_roster_at(gw_mesh_roster(gw_node_mesh(sim_node(&s->hosts[i]))),
-				  sim_handle(s, &s->hosts[i], host))->state == GW_MEMBER_DEAD, "holds the silent alive");
+			SIM_CHECK(s, &s->hosts[i],
+				  gw_roster_at(gw_mesh_roster(gw_node_mesh(sim_node(&s->hosts[i]))),
+					       sim_handle(s, &s->hosts[i], host))
+						  ->state == GW_MEMBER_DEAD,
+				  "holds the silent alive");
 	publish(s, 1, PIECES);
 	sim_run(s, 10 * SECOND);
 	s->hosts[host].expected_dead = 0;
@@ -224,7 +227,8 @@ static int busiest_owner(const struct sim *s, int region, const struct sim_objec
 
 static void an_owner_fails_in_the_middle(uint64_t seed)
 {
-	struct sim *s = world(seed, "an owner fails", (struct sim_config){.hosts = 24, .border_bytes_per_s = 10u << 20});
+	struct sim *s =
+		world(seed, "an owner fails", (struct sim_config){.hosts = 24, .border_bytes_per_s = 10u << 20});
 	struct sim_object *o = publish(s, 0, PIECES);
 	const struct sim_stored *st;
 	uint32_t before;
@@ -240,7 +244,8 @@ static void an_owner_fails_in_the_middle(uint64_t seed)
 	sim_restart(s, owner);
 	served_within(s, 40 * SECOND);
 	/* What it had verified is not fetched again. */
-	fetched = gw_node_traffic(sim_node(&s->hosts[owner]), 0).rx_bytes + gw_node_border(sim_node(&s->hosts[owner])).rx_bytes;
+	fetched = gw_node_traffic(sim_node(&s->hosts[owner]), 0).rx_bytes +
+		  gw_node_border(sim_node(&s->hosts[owner])).rx_bytes;
 	SIM_CHECK(s, &s->hosts[owner], fetched <= (PIECES - before) * (uint64_t)GW_PIECE_MIN * 102 / 100,
 		  "had %u pieces and fetched %llu bytes after its restart", before, (unsigned long long)fetched);
 	for (int r = 1; r < s->config.regions; r++)
@@ -283,8 +288,8 @@ static void a_liar_is_named(uint64_t seed)
 
 		gw_swarm_totals(w, &t);
 		accusers += gw_swarm_banned(w, sim_handle(s, &s->hosts[i], liar));
-		SIM_CHECK(s, &s->hosts[i], t.banned == (t.bad_bytes > 0), "bans %u hosts after %llu bad bytes", t.banned,
-			  (unsigned long long)t.bad_bytes);
+		SIM_CHECK(s, &s->hosts[i], t.banned == (t.bad_bytes > 0), "bans %u hosts after %llu bad bytes",
+			  t.banned, (unsigned long long)t.bad_bytes);
 		/* What was under way to it when it was found out, and no more. */
 		SIM_CHECK(s, &s->hosts[i], t.bad_bytes <= 16u << 20, "took %llu bad bytes from one liar",
 			  (unsigned long long)t.bad_bytes);
@@ -374,9 +379,10 @@ static void the_cheapest_path_is_taken(uint64_t seed)
 	sim_run(s, SECOND);
 	sim_restart(s, host);
 	served_within(s, 30 * SECOND);
-	fetched = gw_node_traffic(sim_node(&s->hosts[host]), 0).rx_bytes + gw_node_border(sim_node(&s->hosts[host])).rx_bytes;
-	SIM_CHECK(s, &s->hosts[host], fetched <= 2 * PIECES * (uint64_t)GW_PIECE_MIN, "fetched %llu bytes where a skip was there",
-		  (unsigned long long)fetched);
+	fetched = gw_node_traffic(sim_node(&s->hosts[host]), 0).rx_bytes +
+		  gw_node_border(sim_node(&s->hosts[host])).rx_bytes;
+	SIM_CHECK(s, &s->hosts[host], fetched <= 2 * PIECES * (uint64_t)GW_PIECE_MIN,
+		  "fetched %llu bytes where a skip was there", (unsigned long long)fetched);
 	sim_free(s);
 }
 
@@ -416,8 +422,10 @@ static void an_old_head_is_refused(uint64_t seed)
 		send_head(s, i, (struct gw_bytes){forged, future->raw.n});
 		sim_run(s, 100 * MS); /* check() sees to it that no head goes back */
 		gw_board_counts(b, &after);
-		SIM_CHECK(s, &s->hosts[i], after.heads_rolled_back > before.heads_rolled_back &&
-			  after.heads_refused > before.heads_refused && s->hosts[i].highest_head < s->head_sequence + 50,
+		SIM_CHECK(s, &s->hosts[i],
+			  after.heads_rolled_back > before.heads_rolled_back &&
+				  after.heads_refused > before.heads_refused &&
+				  s->hosts[i].highest_head < s->head_sequence + 50,
 			  "took a head that is old or forged");
 	}
 	/* Not even after a restart: the counters are stored. */
@@ -441,8 +449,9 @@ static void health_shows_every_host(uint64_t seed)
 		ask.key = 1000 + (uint64_t)i;
 		sim_feed(s, i, &ask);
 		sim_run(s, 2 * SECOND);
-		SIM_CHECK(s, &s->hosts[i], s->hosts[i].health_key == ask.key && s->hosts[i].health_count == 24 &&
-			  s->hosts[i].health_serving == 24 && !s->hosts[i].health_unreachable,
+		SIM_CHECK(s, &s->hosts[i],
+			  s->hosts[i].health_key == ask.key && s->hosts[i].health_count == 24 &&
+				  s->hosts[i].health_serving == 24 && !s->hosts[i].health_unreachable,
 			  "sees %zu hosts, %zu serving, %zu unreachable", s->hosts[i].health_count,
 			  s->hosts[i].health_serving, s->hosts[i].health_unreachable);
 	}
@@ -452,8 +461,9 @@ static void health_shows_every_host(uint64_t seed)
 		ask.key++;
 		sim_feed(s, 1, &ask);
 		sim_run(s, 4 * SECOND);
-		SIM_CHECK(s, &s->hosts[1], s->hosts[1].health_key == ask.key && s->hosts[1].health_count == 24 &&
-			  s->hosts[1].health_unreachable == (later ? 1 : 2),
+		SIM_CHECK(s, &s->hosts[1],
+			  s->hosts[1].health_key == ask.key && s->hosts[1].health_count == 24 &&
+				  s->hosts[1].health_unreachable == (later ? 1 : 2),
 			  "sees %zu hosts, %zu unreachable, with one gone and %d starved", s->hosts[1].health_count,
 			  s->hosts[1].health_unreachable, !later);
 		sim_run(s, 25 * SECOND);

@@ -198,7 +198,8 @@ static void piece_check(struct sim *s, struct sim_host *h, const struct gw_actio
 	w = work_of(st, a->piece, 0);
 	SIM_CHECK(s, h, w || has(st, a->piece), "checks a piece of which no block came");
 	for (uint64_t i = 0; w && i < gw_div_up(size, GRAIN); i++)
-		SIM_CHECK(s, h, w->got[i / 8] >> i % 8 & 1, "checks piece %u before all its blocks are stored", a->piece);
+		SIM_CHECK(s, h, w->got[i / 8] >> i % 8 & 1, "checks piece %u before all its blocks are stored",
+			  a->piece);
 	if (w && w->bad)
 		ev.kind = GW_EV_PIECE_BAD;
 	sim_feed_later(s, h->index, MS / 2 + size, &ev); /* a nanosecond a byte: 1 GB/s */
@@ -225,9 +226,10 @@ static void block_send(struct sim *s, struct sim_host *h, const struct gw_action
 	struct sim_frame *f;
 
 	SIM_CHECK(s, h, st && st->open, "serves an object that is not open");
-	SIM_CHECK(s, h, a->piece < pieces(st->object) && has(st, a->piece), "serves piece %u, which it has not verified",
-		  a->piece);
-	SIM_CHECK(s, h, a->bytes && a->bytes <= GW_BLOCK_MAX && a->offset + a->bytes <= piece_size(st->object, a->piece),
+	SIM_CHECK(s, h, a->piece < pieces(st->object) && has(st, a->piece),
+		  "serves piece %u, which it has not verified", a->piece);
+	SIM_CHECK(s, h,
+		  a->bytes && a->bytes <= GW_BLOCK_MAX && a->offset + a->bytes <= piece_size(st->object, a->piece),
 		  "serves bytes beyond a piece");
 	if (to < 0)
 		return;
@@ -326,7 +328,9 @@ void sim_store_event(struct sim *s, struct sim_host *h, const struct gw_event *e
 	if (ev->kind != GW_EV_START)
 		return;
 	for (struct sim_stored *st = h->store; st; st = st->next) {
-		struct gw_event m = {.kind = GW_EV_MANIFEST, .host = GW_HOST_SELF, .manifest = &st->object->manifest,
+		struct gw_event m = {.kind = GW_EV_MANIFEST,
+				     .host = GW_HOST_SELF,
+				     .manifest = &st->object->manifest,
 				     .raw = {st->object->raw, st->object->raw_n}};
 
 		sim_feed(s, h->index, &m);

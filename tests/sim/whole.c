@@ -36,8 +36,8 @@ static int make(struct sim *s, struct sim_host *h, struct gw_member_record *cons
 	struct gw_node *node;
 	int err;
 
-	c.mesh = (struct gw_mesh_config){.self = h->record, .bootstrap = bootstrap, .bootstrap_count = n,
-					 .stored = slot(h, "mesh")};
+	c.mesh = (struct gw_mesh_config){
+		.self = h->record, .bootstrap = bootstrap, .bootstrap_count = n, .stored = slot(h, "mesh")};
 	c.board.persisted = slot(h, "board");
 	c.swarm.eager_max_bytes = s->config.eager_max_bytes;
 	set_costs(s, costs, names, &c.swarm);
@@ -237,8 +237,8 @@ void sim_trainer_starts(struct sim *s, int trainer)
 struct sim_object *sim_publish(struct sim *s, int trainer, uint16_t kind, uint64_t from, uint64_t to, uint32_t pieces)
 {
 	struct sim_object *o = sim_make_object(s, kind, from, to, pieces);
-	struct gw_event m = {.kind = GW_EV_MANIFEST, .host = GW_HOST_SELF, .manifest = &o->manifest,
-			     .raw = {o->raw, o->raw_n}};
+	struct gw_event m = {
+		.kind = GW_EV_MANIFEST, .host = GW_HOST_SELF, .manifest = &o->manifest, .raw = {o->raw, o->raw_n}};
 	struct gw_event served = {.kind = GW_EV_SERVED, .run = o->manifest.run, .version = to};
 
 	sim_store_whole(&s->hosts[trainer], o);

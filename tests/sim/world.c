@@ -190,7 +190,8 @@ static void send_message(struct sim *s, struct sim_host *h, const struct gw_acti
 	f = calloc(1, sizeof *f);
 	gw_wr_init(&w, 256 * 1024);
 	err = gw_msg_encode(a->msg, &w);
-	SIM_CHECK(s, h, f && !err, "a message of type %s does not encode: %s", gw_msg_name(a->msg->type), gw_err_text(err));
+	SIM_CHECK(s, h, f && !err, "a message of type %s does not encode: %s", gw_msg_name(a->msg->type),
+		  gw_err_text(err));
 	gw_wr_take(&w, &f->bytes, &f->n);
 	f->from = h->index;
 	f->to = to;
@@ -303,7 +304,8 @@ static void start_knowing_all(struct sim *s, struct sim_host *h, int first_boot)
 	size_t n = 0;
 
 	for (int i = 0; i < s->config.hosts; i++)
-		if (s->hosts[i].started || (first_boot && i < s->config.hosts - s->config.undialable - s->config.late) ||
+		if (s->hosts[i].started ||
+		    (first_boot && i < s->config.hosts - s->config.undialable - s->config.late) ||
 		    (first_boot && i >= s->config.hosts - s->config.undialable))
 			v[n++] = s->hosts[i].record;
 	for (size_t i = n; i > 1; i--) {

@@ -11,8 +11,13 @@
 
 static struct gw_member_record *record(int i, const char *region, uint64_t stamp)
 {
-	struct gw_member_record r = {.stamp_ns = stamp, .expires_ns = UINT64_MAX, .dial = GW_DIAL_ANY, .name = "n",
-				     .region = region, .island = "", .raw = {(const uint8_t *)&stamp, sizeof stamp}};
+	struct gw_member_record r = {.stamp_ns = stamp,
+				     .expires_ns = UINT64_MAX,
+				     .dial = GW_DIAL_ANY,
+				     .name = "n",
+				     .region = region,
+				     .island = "",
+				     .raw = {(const uint8_t *)&stamp, sizeof stamp}};
 	struct gw_member_record *out;
 
 	gw_put_le32(r.identity, (uint32_t)i);
@@ -392,8 +397,13 @@ END_TEST
 
 START_TEST(membership_ends_with_its_record)
 {
-	struct gw_member_record r = {.stamp_ns = 5, .expires_ns = 100 * SECOND, .dial = GW_DIAL_ANY, .name = "n",
-				     .region = "even", .island = ""}, *short_lived, *renewed;
+	struct gw_member_record r = {.stamp_ns = 5,
+				     .expires_ns = 100 * SECOND,
+				     .dial = GW_DIAL_ANY,
+				     .name = "n",
+				     .region = "even",
+				     .island = ""},
+				*short_lived, *renewed;
 	struct gw_event ev = {.kind = GW_EV_MEMBER_RECORD, .host = GW_HOST_NONE};
 	const struct gw_roster_entry *e;
 	struct gw_r_member_news n;

@@ -22,7 +22,7 @@ START_TEST(a_link_lives_while_anybody_wants_it)
 	ck_assert(!gw_wish(&w, 500, GW_KEY_SWARM, 0, &err));
 	ck_assert(gw_wish(&w, 500, GW_KEY_SWARM, 1, &err));
 	gw_wishes_end(&w, 500);
-	gw_wishes_end(&w, 100000); /* never heard of */
+	gw_wishes_end(&w, 100000);			   /* never heard of */
 	ck_assert(gw_wish(&w, 500, GW_KEY_MESH, 1, &err)); /* LINK_DOWN: ask anew */
 	ck_assert(!gw_wish(&w, GW_HOST_NONE, GW_KEY_MESH, 1, &err));
 	ck_assert_int_eq(err, GW_ELIMIT);
@@ -46,8 +46,13 @@ struct bench {
 
 static struct gw_member_record *record(int i)
 {
-	struct gw_member_record r = {.stamp_ns = 1, .expires_ns = UINT64_MAX, .dial = GW_DIAL_ANY, .name = "name",
-				     .region = i % 2 ? "odd" : "even", .island = "isle"}, *out;
+	struct gw_member_record r = {.stamp_ns = 1,
+				     .expires_ns = UINT64_MAX,
+				     .dial = GW_DIAL_ANY,
+				     .name = "name",
+				     .region = i % 2 ? "odd" : "even",
+				     .island = "isle"},
+				*out;
 
 	gw_put_le32(r.identity, (uint32_t)i);
 	gw_put_le32(r.curve, (uint32_t)i);
@@ -120,8 +125,13 @@ static const struct gw_action *health(const struct bench *b)
 
 START_TEST(a_host_says_what_was_reported)
 {
-	struct gw_r_host_status said = {.policy = {"p", 1}, .engine = {"vllm", 4}, .ranks = 8, .staged = 3,
-					.state = GW_HOST_POISONED, .last_error = {"oh", 2}}, out[GW_NODE_POLICIES_MAX];
+	struct gw_r_host_status said = {.policy = {"p", 1},
+					.engine = {"vllm", 4},
+					.ranks = 8,
+					.staged = 3,
+					.state = GW_HOST_POISONED,
+					.last_error = {"oh", 2}},
+				out[GW_NODE_POLICIES_MAX];
 	struct gw_arena a;
 	struct bench b;
 	char name[8];
