@@ -8,7 +8,7 @@
  * trust/freshness.h accepts is persisted (slot "board"), then sent to every link but those that sent it here. A head
  * with lower counters than seen is refused, counted and logged, and its sender gets the newer one. Manifests travel
  * with a head where they are small, else on request; a host asks for all that its head reaches: the newest, the listed
- * anchors and skips, and whatever `previous` leads back to, up to `retain` versions. Every digest_interval one link,
+ * anchors and skips, and whatever `previous` leads back to, up to `retain` versions and to the newest anchor. Every digest_interval one link,
  * at random, is told which heads are known here (the comparison goes both ways).
  *
  * Path: versions are nodes; transitions, skips (edges) and anchors (edges from nothing) weigh the bytes still to be
@@ -55,7 +55,7 @@ struct gw_board_config {
 	uint64_t digest_interval_ns; /* 10 s */
 	uint64_t ask_timeout_ns;     /* 2 s: then another link is asked for a manifest */
 	uint64_t stage_retry_ns;     /* 60 s */
-	uint32_t retain;	     /* 64: versions behind the newest that are kept */
+	uint32_t retain;	     /* 64: versions behind the newest that are kept, besides those since the newest anchor */
 };
 
 /* GW_EMALFORMED with a message where the persisted slot is damaged: counters must not be lost silently. */

@@ -283,20 +283,23 @@ static struct entry *reach_one(struct gw_board *b, const struct policy *p, const
 	return e;
 }
 
-/* How far back `previous` is followed. */
+/* How far back `previous` is followed: over what is retained, and in any case to the newest anchor, without which
+ * nobody who comes in, or was away for long, would find a way. */
 static uint64_t floor_version(const struct gw_board *b, const struct policy *p)
 {
 	uint64_t newest = p->head->newest, served = gw_board_served_version(b, p->head->run);
-	uint64_t low = newest > b->cfg.retain ? newest - b->cfg.retain : 0, need = newest;
+	uint64_t low = newest > b->cfg.retain ? newest - b->cfg.retain : 0, need = newest, anchor = 0;
 	uint32_t i;
 
 	if (!p->head->anchor_count)
 		return low;
 	if (served != GW_BOARD_NO_VERSION)
 		need = gw_min_u64(need, served);
-	for (i = 0; i < p->head->anchor_count; i++)
+	for (i = 0; i < p->head->anchor_count; i++) {
 		need = gw_min_u64(need, p->head->anchors[i].to);
-	return gw_max_u64(low, need);
+		anchor = gw_max_u64(anchor, p->head->anchors[i].to);
+	}
+	return gw_min_u64(gw_max_u64(low, need), anchor);
 }
 
 /* Whether it could be followed to its end: a link that is missing hides what lies behind it. */

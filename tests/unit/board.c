@@ -578,6 +578,39 @@ START_TEST(old_versions_are_let_go)
 }
 END_TEST
 
+START_TEST(the_way_from_the_newest_anchor_stays)
+{
+	int anchor, v, last, m, head;
+
+	bn_init(&net);
+	net.cfg.retain = 4;
+	bn_add(&net);
+	bn_add(&net);
+	last = anchor = bn_manifest(&net, RUN, 0, 0, 100 * MIB, -1, SMALL);
+	bn_publish(&net, 0, anchor);
+	for (v = 1; v <= 12; v++) {
+		m = bn_manifest(&net, RUN, (uint64_t)v - 1, (uint64_t)v, MIB, last, SMALL);
+		bn_publish(&net, 0, m);
+		last = m;
+		head = bn_head(&net, RUN, (uint64_t)v, m);
+		net.records[head].head.anchor_count = 1;
+		net.records[head].head.anchors[0].manifest = bn_id(&net, anchor);
+		bn_seal(&net, head);
+		bn_publish(&net, 0, head);
+		bn_run(&net, BN_S);
+	}
+	/* Comes in, or was away, for much longer than `retain`. */
+	bn_link(&net, 0, 1);
+	bn_run(&net, 30 * BN_S);
+	ck_assert_uint_eq(newest(1), 12);
+	ck_assert(bn_wanted(&net, 1, anchor));
+	ck_assert(bn_wanted(&net, 1, last));
+	bn_whole(&net, 1, anchor);
+	ck_assert_uint_gt(net.hosts[1].paths, 0);
+	bn_free(&net);
+}
+END_TEST
+
 START_TEST(unknown_kinds_are_carried)
 {
 	int anchor, odd, v1, head, i;
@@ -710,6 +743,7 @@ static Suite *suite(void)
 	tcase_add_test(u, the_only_way_is_tried_again);
 	tcase_add_test(u, a_host_that_proves_nothing_starts_from_an_anchor);
 	tcase_add_test(u, old_versions_are_let_go);
+	tcase_add_test(u, the_way_from_the_newest_anchor_stays);
 	tcase_add_test(u, unknown_kinds_are_carried);
 	tcase_add_test(u, a_head_cannot_name_another_runs_manifest);
 	tcase_add_test(u, a_new_run_replaces_the_old);
