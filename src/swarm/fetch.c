@@ -21,10 +21,10 @@ struct flight *gw_swarm_flight_find(const struct object *o, uint32_t piece)
 
 static uint64_t room_for(const struct gw_swarm *s, const struct peer *p)
 {
-	uint64_t window = gw_swarm_peer_window(s, p), mine, all;
+	uint64_t window = gw_swarm_peer_window(s, p), taken = s->outstanding + s->checking, mine, all;
 
 	mine = window > p->outstanding ? window - p->outstanding : 0;
-	all = s->cfg.budget_bytes > s->outstanding ? s->cfg.budget_bytes - s->outstanding : 0;
+	all = s->cfg.budget_bytes > taken ? s->cfg.budget_bytes - taken : 0;
 	return gw_min_u64(mine, all);
 }
 
@@ -90,6 +90,8 @@ static void flight_end(struct gw_swarm *s, struct object *o, struct flight *f, i
 	s->flight_count--;
 	if (!f->pushed)
 		owed_less(s, f->peer, f->asked - f->got);
+	if (f->checking)
+		s->checking -= f->size;
 	if (cancel && !f->checking && f->peer->linked) {
 		struct gw_m_piece_cancel *m = &gw_swarm_send_about(s, f->peer, GW_MSG_piece_cancel)->u.piece_cancel;
 
@@ -293,6 +295,7 @@ static void take_block(struct gw_swarm *s, struct object *o, struct flight *f, c
 	if (f->got < f->size)
 		return;
 	f->checking = 1;
+	s->checking += f->size;
 	f->peer->stalls = 0;
 	a = gw_actions_add(s->out, GW_ACT_PIECE_CHECK);
 	a->host = f->peer->host;

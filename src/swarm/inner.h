@@ -159,6 +159,7 @@ struct gw_swarm {
 	uint64_t view, view_ns; /* of the own region's members: rises with each change; the last */
 
 	uint64_t outstanding;
+	uint64_t checking; /* bytes of pieces that are all here and not verified yet: the workers hold them in memory */
 	uint32_t flight_count, kept_links;
 	struct peer *serving; /* the last served of the ring */
 	uint32_t queued;

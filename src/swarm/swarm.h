@@ -71,7 +71,7 @@ struct gw_swarm_config {
 	const char *region;		    /* this host's; copied */
 	const struct gw_region_cost *costs; /* copied */
 	size_t cost_count;
-	uint64_t budget_bytes;	     /* 64 MiB: asked for and not here yet, in all */
+	uint64_t budget_bytes;	     /* 64 MiB: asked for and not here yet, or here and not verified, in all */
 	uint64_t window_max_bytes;   /* 16 MiB: the same of one peer */
 	uint64_t eager_max_bytes;    /* 0: no pushes */
 	uint64_t upload_bytes_per_s; /* 0: no cap */
