@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 
 #include <stdint.h>
+#include <string.h>
 
 size_t gw_utf8_len(const void *p, size_t n)
 {
@@ -46,4 +47,25 @@ int gw_utf8_ok(const void *p, size_t n)
 int gw_utf8_printable(const void *p, size_t n)
 {
 	return check(p, n, 1);
+}
+
+size_t gw_utf8_clean(char *out, size_t cap, const char *text)
+{
+	size_t left = strlen(text), at = 0;
+
+	while (left) {
+		size_t len = gw_utf8_len(text, left), step = len ? len : 1;
+
+		if (at + step >= cap)
+			break;
+		if (!len || (uint8_t)*text < 0x20 || *text == 0x7f)
+			out[at] = '?';
+		else
+			memcpy(out + at, text, len);
+		at += step;
+		text += step;
+		left -= step;
+	}
+	out[at] = '\0';
+	return at;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "daemon/server.h"
 
 enum { PEERS_MAX = 64 };
@@ -102,8 +103,9 @@ void gw_control_send(struct gw_control *c, uint64_t who, const struct gw_msg *m)
 void gw_control_reply(struct gw_control *c, uint64_t who, int err, const char *text)
 {
 	struct gw_msg m = {.type = GW_MSG_ctl_reply};
+	char clean[512]; /* a path in it may be of any bytes */
 
 	m.u.ctl_reply.err = err;
-	m.u.ctl_reply.text = (struct gw_text){.p = text, .n = strlen(text)};
+	m.u.ctl_reply.text = (struct gw_text){.p = clean, .n = gw_utf8_clean(clean, sizeof clean, text)};
 	gw_control_send(c, who, &m);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "engine/table.h"
 
 /* A patch file on its way into the engine. */
@@ -53,14 +54,16 @@ static void status(struct gw_engine_requests *r, uint64_t who)
 	struct gw_msg m = {.type = GW_MSG_ctl_engine};
 	struct gw_m_ctl_engine *e = &m.u.ctl_engine;
 	struct gw_attach_status s;
+	char engine[65], error[512]; /* the fields' limits */
 
 	gw_attach_status(r->attach, &s);
-	s.engine[64] = 0; /* the field's limit */
+	(void)gw_utf8_clean(engine, sizeof engine, s.engine);
+	(void)gw_utf8_clean(error, sizeof error, s.last_error);
 	e->state = text_of(gw_engine_state_text(s.state));
 	memcpy(e->run, s.run, sizeof e->run);
 	e->served = s.served;
 	e->staged = s.staged;
-	e->engine = text_of(s.engine);
+	e->engine = text_of(engine);
 	e->ranks = s.ranks;
 	e->ranks_wanted = s.ranks_wanted;
 	e->last_apply_ns = s.last_apply_ns;
@@ -68,7 +71,7 @@ static void status(struct gw_engine_requests *r, uint64_t who)
 	e->last_records = s.last_records;
 	e->proven = s.proven;
 	e->opaque = s.opaque;
-	e->last_error = text_of(s.last_error);
+	e->last_error = text_of(error);
 	gw_control_send(r->control, who, &m);
 }
 
