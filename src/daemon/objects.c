@@ -18,7 +18,10 @@ struct entry {
 	struct gw_digest id;
 	struct gw_object *object; /* NULL until open */
 	unsigned jobs;            /* on workers, and borrowed by gw_objects_get */
+	uint32_t told;            /* verified pieces that the node knows of */
+	int opening;              /* by a worker */
 	int dropped;              /* close and forget when the last job is done */
+	int remove;               /* … and from the disk, once it is not being opened any more */
 };
 
 /* A piece on its way: the blocks that one host sent. */
@@ -37,7 +40,8 @@ struct gw_objects {
 	struct gw_map gathers;   /* key_of -> gather */
 	struct gather oldest;    /* head of a ring */
 	uint64_t gathered_bytes;
-	struct gw_timer sync_timer;
+	struct job *waiting, **waiting_last; /* to be tried again when the timer fires */
+	struct gw_timer wait_timer, sync_timer;
 	int syncing;
 };
 
@@ -45,9 +49,11 @@ enum what { OPEN, CHECK, SEND, DROP, SYNC };
 
 struct job {
 	struct gw_job job;
+	struct job *next; /* that waits */
 	struct gw_objects *o;
 	struct entry *e;
 	enum what what;
+	int read;         /* SEND: the block is in `bytes` and waits for room on the link */
 	gw_host host;
 	uint32_t piece;
 	uint64_t offset;
@@ -80,7 +86,7 @@ static void put_piece(struct gw_objects *o, const struct job *j, enum gw_event_k
 	put_event(o, &ev, j->e);
 }
 
-static void put_open(struct gw_objects *o, const struct entry *e)
+static void put_open(struct gw_objects *o, struct entry *e)
 {
 	uint32_t pieces = gw_object_pieces(e->object);
 	uint8_t *have = calloc(1, (size_t)pieces / 8 + 1);
@@ -91,6 +97,9 @@ static void put_open(struct gw_objects *o, const struct entry *e)
 		return;
 	}
 	gw_object_have(e->object, have);
+	e->told = 0;
+	for (uint32_t i = 0; i < pieces; i++)
+		e->told += have[i / 8] >> (i % 8) & 1;
 	put_event(o, &ev, e);
 	free(have);
 }
@@ -103,11 +112,13 @@ static void put_sent(struct gw_objects *o, const struct job *j, int err)
 	put_event(o, &ev, j->e);
 }
 
+/* What the end of the process interrupted is no news. */
 static void log_failure(const struct entry *e, const char *event, const struct gw_diag *why, int err)
 {
 	char id[65];
 
-	GW_LOG(GW_LOG_WARN, event, "object", gw_hex(id, e->id.b, sizeof e->id.b), "error",
+	if (err != GW_EINTR)
+		GW_LOG(GW_LOG_WARN, event, "object", gw_hex(id, e->id.b, sizeof e->id.b), "error",
 	       why->text[0] ? why->text : gw_err_text(err), NULL);
 }
 
@@ -169,23 +180,49 @@ static int work(struct gw_job *job, unsigned worker)
 }
 
 static void submit(struct gw_objects *o, struct job *j);
-
-static void retry(void *ctx, uint64_t key)
-{
-	struct job *j = ctx;
-
-	(void)key;
-	submit(j->o, j);
-}
-
 static void done(struct gw_job *job, int err);
 
-static void resend(void *ctx, uint64_t key)
+static void try_again(void *ctx)
 {
-	struct job *j = ctx;
+	struct gw_objects *o = ctx;
+	struct job *j = o->waiting, *next;
 
-	(void)key;
-	done(&j->job, 0);
+	o->waiting = NULL;
+	o->waiting_last = &o->waiting;
+	for (; j; j = next) {
+		next = j->next;
+		if (j->read)
+			done(&j->job, 0);
+		else
+			submit(o, j);
+	}
+}
+
+/* The job comes again a little later. 0, or an error where it cannot. */
+static int wait_a_little(struct gw_objects *o, struct job *j)
+{
+	int err = o->waiting ? 0 : gw_timer_set(o->cfg.loop, &o->wait_timer, gw_loop_now_ns(o->cfg.loop) + RETRY_NS);
+
+	if (err)
+		return err;
+	j->next = NULL;
+	*o->waiting_last = j;
+	o->waiting_last = &j->next;
+	return 0;
+}
+
+static struct job *job_new(struct gw_objects *o, struct entry *e, enum what what);
+
+/* Takes it off the disk, unless it is being opened: a worker that is about to make it would make it anew. */
+static void remove_from_disk(struct gw_objects *o, struct entry *e)
+{
+	struct job *j = e->opening ? NULL : job_new(o, e, DROP);
+
+	e->remove = e->opening;
+	if (j)
+		submit(o, j);
+	else if (!e->opening)
+		log_failure(e, "object cannot be removed", &(struct gw_diag){""}, GW_ENOMEM);
 }
 
 static void done_open(struct gw_objects *o, struct job *j, int err)
@@ -194,6 +231,9 @@ static void done_open(struct gw_objects *o, struct job *j, int err)
 		j->e->object = j->opened;
 	else if (j->opened)
 		gw_object_close(j->opened);
+	j->e->opening = 0;
+	if (j->e->remove)
+		remove_from_disk(o, j->e);
 	if (j->e->dropped)
 		return;
 	if (err) {
@@ -209,39 +249,55 @@ static void done_check(struct gw_objects *o, struct job *j, int err)
 {
 	if (j->e->dropped)
 		return;
-	if (!err || err == GW_EEXIST)
+	if (!err || err == GW_EEXIST) {
+		j->e->told++;
 		put_piece(o, j, GW_EV_PIECE_OK);
-	else if (err == GW_EDIGEST)
+	} else if (err == GW_EDIGEST) {
 		put_piece(o, j, GW_EV_PIECE_BAD);
-	else
+	} else {
+		log_failure(j->e, "a piece cannot be kept", &j->why, err);
 		put_failed(o, j->e, err);
+	}
 }
 
 /* 1 where the link's queue is full: the block is kept and offered again. */
 static int done_send(struct gw_objects *o, struct job *j, int err)
 {
+	if (err && err != GW_ENOENT)
+		log_failure(j->e, "a piece cannot be read", &j->why, err);
 	if (!err && j->e->dropped)
 		err = GW_ENOENT;
-	if (!err)
+	if (!err) {
+		j->read = 1;
 		err = o->cfg.send(o->cfg.send_ctx, j->host, &j->e->id, j->piece, j->offset, j->bytes, j->n);
-	if (err == GW_EAGAIN && !gw_loop_at(o->cfg.loop, gw_loop_now_ns(o->cfg.loop) + RETRY_NS, resend, j, 0))
+	}
+	if (err == GW_EAGAIN && !wait_a_little(o, j))
 		return 1;
 	put_sent(o, j, err);
 	return 0;
 }
 
+/* After a sync that failed the store has forgotten pieces, of any object. Whose are fewer than the node was told is
+ * taken from the swarm, which asks after a while what is left. */
 static void done_sync(struct gw_objects *o, struct job *j, int err)
 {
-	struct entry *e;
+	struct entry failed = {.id = j->failed};
+	const struct gw_map_entry *m;
+	size_t at = 0;
 
 	o->syncing = 0;
 	if (!err)
 		return;
-	GW_LOG(GW_LOG_ERR, "pieces cannot be made durable", "error", j->why.text, NULL);
-	e = find(o, &j->failed);
-	/* The store forgot the pieces that were not durable: tell the swarm what is left. */
-	if (e && e->object)
-		put_open(o, e);
+	log_failure(&failed, "pieces cannot be made durable", &j->why, err);
+	while ((m = gw_map_next(&o->entries, &at)) != NULL) {
+		struct entry *e = m->value;
+
+		if (!e->object || e->dropped || gw_object_have_count(e->object) >= e->told)
+			continue;
+		e->told = gw_object_have_count(e->object);
+		put_failed(o, e, err);
+		at = 0; /* what came of it may have changed the table */
+	}
 }
 
 static void finish(struct job *j)
@@ -256,7 +312,7 @@ static void done(struct gw_job *job, int err)
 	struct gw_objects *o = j->o;
 
 	/* The store asks to come again: its digest is being verified, or a block is being written, right now. */
-	if (err == GW_EAGAIN && !j->e->dropped && !gw_loop_at(o->cfg.loop, gw_loop_now_ns(o->cfg.loop) + RETRY_NS, retry, j, 0))
+	if (err == GW_EAGAIN && j->e && !j->e->dropped && !wait_a_little(o, j))
 		return;
 	switch (j->what) {
 	case OPEN:
@@ -289,7 +345,7 @@ static void submit(struct gw_objects *o, struct job *j)
 {
 	int err = gw_workers_submit(o->cfg.workers, &j->job);
 
-	if (err == GW_EAGAIN && !gw_loop_at(o->cfg.loop, gw_loop_now_ns(o->cfg.loop) + RETRY_NS, retry, j, 0))
+	if (err == GW_EAGAIN && !wait_a_little(o, j))
 		return;
 	if (err)
 		done(&j->job, err == GW_EAGAIN ? GW_ENOMEM : err);
@@ -364,7 +420,7 @@ static struct gather *gather_new(struct gw_objects *o, struct entry *e, uint32_t
 	struct gather *g = calloc(1, sizeof *g);
 	uint8_t key[KEY_BYTES];
 
-	while (o->gathered_bytes + size > GW_OBJECTS_GATHER_MAX && o->oldest.next != &o->oldest)
+	while (o->gathered_bytes + size > o->cfg.gather_max_bytes && o->oldest.next != &o->oldest)
 		free(gather_end(o, o->oldest.next));
 	key_of(key, &e->id, piece, host);
 	if (g)
@@ -473,28 +529,45 @@ static void object_open(struct gw_objects *o, const struct gw_action *act)
 	}
 	memcpy(j->bytes, act->data.p, act->data.n);
 	j->n = act->data.n;
+	e->opening = 1;
 	submit(o, j);
+}
+
+/* The entry of what is to be removed, held by one more job: there may be none yet, for what lies on the disk since an
+ * earlier start. NULL where it is being removed already, or without memory. */
+static struct entry *entry_to_drop(struct gw_objects *o, const struct gw_digest *id)
+{
+	struct entry *e = gw_map_get(&o->entries, id->b, sizeof id->b);
+
+	if (e && e->dropped)
+		return NULL;
+	if (!e) {
+		e = calloc(1, sizeof *e);
+		if (!e || gw_map_put(&o->entries, id->b, sizeof id->b, e, NULL)) {
+			free(e);
+			return NULL;
+		}
+		e->id = *id;
+	}
+	e->jobs++;
+	e->dropped = 1;
+	return e;
 }
 
 static void object_drop(struct gw_objects *o, const struct gw_action *act)
 {
-	struct entry *e = find(o, &act->object);
-	struct job *j = e ? job_new(o, e, DROP) : NULL;
+	struct entry *e = entry_to_drop(o, &act->object);
 
 	if (!e)
 		return;
-	e->jobs++; /* it stays until the end of this function */
-	e->dropped = 1;
 	for (struct gather *g = o->oldest.next, *next; g != &o->oldest; g = next) {
 		next = g->next;
 		if (g->e == e)
 			free(gather_end(o, g));
 	}
+	remove_from_disk(o, e);
 	e->jobs--;
-	if (j)
-		submit(o, j);
-	else
-		release(o, e);
+	release(o, e);
 }
 
 static void block_send(struct gw_objects *o, const struct gw_action *act)
@@ -587,6 +660,9 @@ int gw_objects_new(struct gw_objects **out, const struct gw_objects_config *cfg)
 	gw_map_init(&o->entries, gw_clock_mono_ns());
 	gw_map_init(&o->gathers, gw_clock_mono_ns());
 	o->oldest.next = o->oldest.prev = &o->oldest;
+	o->waiting_last = &o->waiting;
+	o->wait_timer.fire = try_again;
+	o->wait_timer.ctx = o;
 	o->sync_timer.fire = sync_tick;
 	o->sync_timer.ctx = o;
 	sync_tick(o);
@@ -597,11 +673,17 @@ int gw_objects_new(struct gw_objects **out, const struct gw_objects_config *cfg)
 void gw_objects_free(struct gw_objects *o)
 {
 	const struct gw_map_entry *m;
+	struct job *j;
 	size_t at = 0;
 
 	if (!o)
 		return;
 	gw_timer_stop(o->cfg.loop, &o->sync_timer);
+	gw_timer_stop(o->cfg.loop, &o->wait_timer);
+	while ((j = o->waiting) != NULL) {
+		o->waiting = j->next;
+		finish(j);
+	}
 	while (o->oldest.next != &o->oldest)
 		free(gather_end(o, o->oldest.next));
 	while ((m = gw_map_next(&o->entries, &at)) != NULL) {

@@ -3,8 +3,12 @@
  * blocks for others, drops them; all on workers, with the answers as events (wire/step.h).
  *
  * The blocks of a piece are gathered in memory and go to the disk in one write when the piece is complete
- * (PIECE_CHECK): a piece is what is verified, so half of one is worth nothing after a crash. What is gathered
- * is bounded by the swarm's budget; beyond GW_OBJECTS_GATHER_MAX the piece that waited longest is let go.
+ * (PIECE_CHECK): a piece is what is verified, so half of one is worth nothing after a crash. When more than
+ * gather_max_bytes is gathered, the piece that waited longest is let go.
+ *
+ * What the disk refuses is told as OBJECT_FAILED, after which the node asks again what is there; so is a sync that
+ * failed, for every object of which the store has forgotten pieces. OBJECT_DROP also removes what is on the disk and was
+ * never opened.
  *
  * All on the loop's thread.
  */
@@ -17,8 +21,6 @@
 #include "trust/root.h"
 #include "wire/step.h"
 
-#define GW_OBJECTS_GATHER_MAX (256ull << 20) /* bytes */
-
 struct gw_objects;
 
 struct gw_objects_config {
@@ -26,6 +28,7 @@ struct gw_objects_config {
 	struct gw_workers *workers;
 	struct gw_store *store;
 	const struct gw_root *root; /* alive as long as the objects */
+	uint64_t gather_max_bytes;  /* at least that of one piece */
 	struct gw_sink sink;
 	/* A block that was read: queue it on the host's bulk link. 0, or an error where it cannot leave. */
 	int (*send)(void *ctx, gw_host host, const struct gw_digest *object, uint32_t piece, uint64_t offset,

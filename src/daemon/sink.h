@@ -1,6 +1,6 @@
 /*
  * Where the parts of the daemon put the events that their work gave rise to: into the node, by way of the host
- * (daemon/host.h). On the loop's thread. The event and what it points to are read before put returns.
+ * (daemon/core.h). On the loop's thread. The event and what it points to are read before put returns.
  */
 #ifndef GW_DAEMON_SINK_H
 #define GW_DAEMON_SINK_H
