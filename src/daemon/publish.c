@@ -15,6 +15,9 @@
 /* The head's sequence is made durable in strides, ahead of use: a renewal every few seconds costs no sync. */
 enum { SEQUENCE_STRIDE = 1024, RECORD_MAX = 4096 };
 
+/* The one before stays listed until the newest is spread. */
+enum { ANCHORS_KEPT = 2 };
+
 static const char record_magic[8] = "GWPUBL1";
 
 /* What is published, as in slot "publish-POLICY". */
@@ -35,6 +38,15 @@ struct gw_publisher {
 	uint64_t sequence;        /* of the last head */
 	struct gw_timer renew;
 	struct task *task;        /* under way */
+	int in_doubt;             /* the disk may hold another record than `rec`: */
+	struct gw_head_entry doubtful; /* … with this as the newest */
+};
+
+/* A folder that nobody needs any more, on its way off the disk. */
+struct removal {
+	struct gw_job job;
+	struct gw_fs *fs;
+	char path[];
 };
 
 struct task {
@@ -105,6 +117,7 @@ static int record_load(struct gw_publisher *p, struct gw_diag *why)
 	if (err == GW_ENOENT) {
 		memset(&p->rec, 0, sizeof p->rec);
 		p->rec.newest = NO_VERSION;
+		p->rec.sequence_limit = p->sequence = gw_clock_wall_ns() / 1000000;
 		randombytes_buf(p->rec.run, sizeof p->rec.run);
 		return record_store(p, &p->rec, why);
 	}
@@ -164,7 +177,9 @@ static void announce(struct gw_publisher *p)
 
 	if (p->rec.newest == NO_VERSION)
 		return;
-	err = next_sequence(p, &why);
+	err = gw_root_allows_release(p->cfg.root, p->cfg.policy, p->cfg.release->pk, gw_clock_wall_ns(), &why);
+	if (!err)
+		err = next_sequence(p, &why);
 	if (!err)
 		err = sign_head(p, &h, &bytes, &n);
 	if (err) {
@@ -190,7 +205,7 @@ static void renew(void *ctx)
 
 static void remember_anchor(struct record *r)
 {
-	if (r->anchor_count == GW_HEAD_LIST_MAX)
+	while (r->anchor_count >= ANCHORS_KEPT)
 		memmove(&r->anchors[0], &r->anchors[1], --r->anchor_count * sizeof r->anchors[0]);
 	r->anchors[r->anchor_count].manifest = r->manifest;
 	r->anchors[r->anchor_count].from = r->anchors[r->anchor_count].to = r->newest;
@@ -209,6 +224,70 @@ static void tell_node(struct gw_publisher *p, const struct gw_publish_job *j)
 	announce(p);
 }
 
+static int removal_work(struct gw_job *job, unsigned worker)
+{
+	const struct removal *r = (struct removal *)(void *)job;
+
+	(void)worker;
+	return gw_publish_remove(r->fs, r->path);
+}
+
+static void removal_done(struct gw_job *job, int err)
+{
+	(void)err; /* the next start sweeps it */
+	free(job);
+}
+
+/* Many files of many gigabytes: not on the loop. */
+static void remove_later(struct gw_publisher *p, const char *path)
+{
+	size_t n = strlen(path) + 1;
+	struct removal *r = calloc(1, sizeof *r + n);
+
+	if (!r)
+		return;
+	r->job.work = removal_work;
+	r->job.done = removal_done;
+	r->fs = p->cfg.fs;
+	memcpy(r->path, path, n);
+	if (gw_workers_submit(p->cfg.workers, &r->job))
+		free(r);
+}
+
+/* What was made and not published. */
+static void discard(struct gw_publisher *p, const struct gw_digest *object, uint64_t version)
+{
+	char *base = gw_publish_base_path(p->dir, version);
+
+	(void)gw_store_drop(p->cfg.store, object, NULL);
+	if (base)
+		(void)gw_publish_remove(p->cfg.fs, base);
+	free(base);
+}
+
+/* The record of a new version was refused, perhaps after it had reached the disk. */
+static void take_back(struct gw_publisher *p, const struct gw_digest *object, uint64_t version)
+{
+	if (record_store(p, &p->rec, NULL)) {
+		p->in_doubt = 1;
+		p->doubtful = (struct gw_head_entry){*object, version, version};
+	} else {
+		discard(p, object, version);
+	}
+}
+
+static int end_doubt(struct gw_publisher *p, struct gw_diag *why)
+{
+	int err = p->in_doubt ? record_store(p, &p->rec, why) : 0;
+
+	if (err)
+		return gw_diag_wrap(why, err, "the record of what policy %s published cannot be written", p->cfg.policy);
+	if (p->in_doubt)
+		discard(p, &p->doubtful.manifest, p->doubtful.to);
+	p->in_doubt = 0;
+	return 0;
+}
+
 /* The record makes the version published; the old base goes after it. */
 static int settle(struct gw_publisher *p, struct task *t)
 {
@@ -221,12 +300,12 @@ static int settle(struct gw_publisher *p, struct task *t)
 		remember_anchor(&r);
 	err = record_store(p, &r, &t->work.result.why);
 	if (err) {
-		(void)gw_store_drop(p->cfg.store, &t->work.result.manifest, NULL);
+		take_back(p, &t->work.result.manifest, t->work.to);
 		return err;
 	}
 	p->rec = r;
 	if (t->base)
-		(void)gw_publish_remove(p->cfg.fs, t->base);
+		remove_later(p, t->base);
 	tell_node(p, &t->work);
 	return 0;
 }
@@ -260,13 +339,19 @@ static void task_done(struct gw_job *job, int err)
 static int plan(struct gw_publisher *p, const struct gw_publish_request *req, struct task *t)
 {
 	struct gw_publish_job *j = &t->work;
-	int first = p->rec.newest == NO_VERSION;
+	int first = p->rec.newest == NO_VERSION, err;
 
+	err = gw_root_allows_release(p->cfg.root, p->cfg.policy, p->cfg.release->pk, gw_clock_wall_ns(), &j->result.why);
+	if (!err)
+		err = end_doubt(p, &j->result.why);
+	if (err)
+		return err;
 	j->policy = p->cfg.policy;
 	j->dir = p->dir;
 	j->fs = p->cfg.fs;
 	j->pool = p->cfg.pool;
 	j->store = p->cfg.store;
+	j->root = p->cfg.root;
 	j->release = p->cfg.release;
 	j->anchor = first || req->anchor;
 	memcpy(j->run, p->rec.run, sizeof j->run);
@@ -279,7 +364,10 @@ static int plan(struct gw_publisher *p, const struct gw_publish_request *req, st
 		return GW_ENOMEM;
 	j->source = t->source;
 	j->base = t->base;
-	if (j->to == NO_VERSION || (!first && j->to <= p->rec.newest))
+	j->same_only = !first && j->to == p->rec.newest;
+	if (j->same_only)
+		j->anchor = 0;
+	if (j->to == NO_VERSION || (!first && j->to < p->rec.newest))
 		return gw_diag_set(&j->result.why, GW_EINVAL, "version %llu is not above %llu, the newest of policy %s: a "
 				   "run never rewinds; publish an older state as a new version", (unsigned long long)j->to,
 				   (unsigned long long)p->rec.newest, p->cfg.policy);
@@ -341,8 +429,9 @@ static int sweep_base(void *ctx, const char *name)
 	struct gw_publisher *p = ctx;
 	char *keep = p->rec.newest == NO_VERSION ? NULL : gw_publish_base_path(p->dir, p->rec.newest);
 	char *path = gw_path_join(p->dir, name);
+	int ours = !strncmp(name, "base-", 5) || !strcmp(name, GW_PUBLISH_PATCH_NAME);
 
-	if (path && !strncmp(name, "base-", 5) && (!keep || strcmp(path, keep)))
+	if (path && ours && (!keep || strcmp(path, keep)))
 		(void)gw_publish_remove(p->cfg.fs, path);
 	free(keep);
 	free(path);
@@ -377,16 +466,17 @@ int gw_publisher_new(struct gw_publisher **out, const struct gw_publisher_config
 	if (!p)
 		return GW_ENOMEM;
 	p->cfg = *cfg;
-	p->policy = strdup(cfg->policy);
-	if (!p->policy) {
-		free(p);
-		return GW_ENOMEM;
-	}
-	p->cfg.policy = p->policy;
 	p->renew.fire = renew;
 	p->renew.ctx = p;
+	p->cfg.policy = p->policy = strdup(cfg->policy);
+	if (!p->policy) {
+		gw_publisher_free(p);
+		return GW_ENOMEM;
+	}
 	(void)snprintf(p->slot, sizeof p->slot, "publish-%s", cfg->policy);
-	err = gw_path_is_plain(cfg->policy) ? 0 : gw_diag_set(why, GW_ECONFIG, "%s: not a name for a policy", cfg->policy);
+	err = gw_path_is_plain(cfg->policy) && strlen(cfg->policy) <= GW_POLICY_NAME_MAX
+		      ? 0
+		      : gw_diag_set(why, GW_ECONFIG, "publish.policy: %.80s is not a name for a policy", cfg->policy);
 	if (!err)
 		err = gw_root_allows_release(cfg->root, cfg->policy, cfg->release->pk, gw_clock_wall_ns(), why);
 	if (!err)

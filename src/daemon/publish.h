@@ -4,13 +4,17 @@
  * One publication at a time and policy, on a worker: diff against the base, tensor table, pieces, manifest, all into
  * the store; then the base moves on; then the record of what is published (slot "publish-POLICY"); only then
  * the node hears of it. Killed before that, the version was never published: what is left of it is swept at the next
- * start, and publishing it again is safe.
+ * start, and publishing it again is safe. A record that the disk refuses leaves the version before as the newest; where
+ * even that one cannot be written again the disk may hold either, and nothing is published or removed until it can.
  *
  * The base is this host's own copy of the newest version, STATE/publish/POLICY/base-VERSION: the trainer's folders
- * may go away at any time.
+ * may go away at any time. It is held against the signed fingerprint before anything is made of it.
  *
  * The first publication of a policy begins a run (a random id) with an anchor. A version whose content is that of the
- * base is not published again. All on the loop's thread but the job itself.
+ * base is not published again, so whoever missed the answer may ask once more. A head lists the two newest anchors.
+ *
+ * Sequences of heads rise, over restarts and in a later run too: those of a run begin at the milliseconds since the
+ * epoch, which no run that began earlier has reached. All on the loop's thread but the job itself.
  */
 #ifndef GW_DAEMON_PUBLISH_H
 #define GW_DAEMON_PUBLISH_H
@@ -40,7 +44,7 @@ struct gw_publisher_config {
 
 struct gw_publish_request {
 	const char *path;   /* of the checkpoint */
-	int has_version;    /* else the next number, or 0 */
+	int has_version;    /* else the next number, or 0; that of the newest is for asking again */
 	uint64_t version;
 	int anchor;         /* publish it whole even though a base is there */
 };

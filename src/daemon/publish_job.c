@@ -8,6 +8,7 @@
 #include "io/os/clock.h"
 #include "patch/diff.h"
 #include "patch/disk.h"
+#include "swarm/swarm.h"
 #include "trust/tensor_table.h"
 
 /* A manifest is good for as long as anybody may want to start from it; freshness is the head's business. */
@@ -74,6 +75,8 @@ static int write_object(struct object *o, const struct gw_wr *table, const struc
 
 		err = gw_fs_pwrite(j->fs, f, patch->p + at, n, table->n + at);
 	}
+	if (!err)
+		err = gw_fs_mapping_check(j->fs, patch);
 	o->bytes = table->n + patch->n;
 	return err ? gw_diag_set(&j->result.why, err, "cannot write the object: %s", gw_err_text(err)) : 0;
 }
@@ -98,9 +101,10 @@ static int hash_pieces(struct object *o)
 
 	o->piece_bytes = gw_piece_bytes_for(o->bytes);
 	n = (o->bytes + o->piece_bytes - 1) / o->piece_bytes;
-	if (n > UINT32_MAX || n / (GW_TABLE_LEAF_BYTES / 32) >= GW_INLINE_DIGESTS)
-		return gw_diag_set(&j->result.why, GW_ELIMIT, "the object has %llu bytes, more than a manifest can name",
-				   (unsigned long long)o->bytes);
+	/* Leaves of the piece table count too: about one in 2048. */
+	if (n + n / (GW_TABLE_LEAF_BYTES / 32) + 1 > GW_SWARM_PIECES_MAX)
+		return gw_diag_set(&j->result.why, GW_ELIMIT, "the object has %llu bytes, more than hosts fetch as one "
+				   "(%d pieces)", (unsigned long long)o->bytes, GW_SWARM_PIECES_MAX);
 	o->pieces = (uint32_t)n;
 	o->digests = malloc(32 * (size_t)n);
 	if (!o->digests)
@@ -233,6 +237,23 @@ static int is_empty(const struct gw_patch *pt)
 	return 1;
 }
 
+/* Nobody could apply what is made of a base that has changed since it was published. */
+static int check_base(struct gw_publish_job *j, const struct gw_diff_report *report)
+{
+	struct gw_manifest m;
+	uint8_t *bytes;
+	size_t n;
+	int same = 1;
+
+	if (gw_store_manifest(j->store, &j->previous, &bytes, &n))
+		return 0; /* not here any more: whoever applies the patch checks the base as well */
+	if (!gw_root_open_manifest(j->root, bytes, n, &m, NULL))
+		same = !memcmp(m.after.lane, report->from_print, sizeof m.after.lane);
+	free(bytes);
+	return same ? 0 : gw_diag_set(&j->result.why, GW_EBASE, "%s is not version %llu any more as it was published; publish "
+				      "the next one whole (seed publish --anchor)", j->base, (unsigned long long)j->from);
+}
+
 /* The new base beside the old one; the object first, so that a version is durable before the base moves. */
 static int advance(struct gw_publish_job *j, const struct gw_patch *pt, const struct gw_mapping *patch,
 		   const struct gw_checkpoint *base)
@@ -271,11 +292,14 @@ static int with_patch(struct gw_publish_job *j, const char *path, const struct g
 	err = gw_patch_open(&pt, patch.p, patch.n, &j->result.why);
 	if (!err) {
 		j->result.already = !j->anchor && is_empty(pt);
-		err = j->result.already ? 0 : advance(j, pt, &patch, base);
+		if (!j->result.already && j->same_only)
+			err = gw_diag_set(&j->result.why, GW_EINVAL, "version %llu is published with other content: a run never "
+					  "rewinds; publish this as a new version", (unsigned long long)j->to);
+		else if (!j->result.already)
+			err = advance(j, pt, &patch, base);
 		gw_patch_close(pt);
 	}
-	if (gw_fs_unmap(j->fs, &patch) && !err)
-		err = GW_ESHRUNK;
+	(void)gw_fs_unmap(j->fs, &patch); /* whether it shrank was asked before anything was signed */
 	return err;
 }
 
@@ -285,15 +309,20 @@ int gw_publish_job_run(struct gw_publish_job *j)
 	struct gw_diff_options opt = {.replace = 1};
 	struct gw_diff_report report = {0};
 	uint64_t began = gw_clock_mono_ns();
-	char *path = gw_path_join(j->dir, "patch");
+	char *path = gw_path_join(j->dir, GW_PUBLISH_PATCH_NAME);
 	int err = path ? 0 : GW_ENOMEM;
 
 	if (!err && !j->anchor)
 		err = gw_checkpoint_open(&base, j->fs, j->base, &j->result.why);
+	if (err)
+		(void)gw_diag_wrap(&j->result.why, err, "this host's own copy of version %llu is damaged; publish the next one "
+				   "whole (seed publish --anchor)", (unsigned long long)j->from);
 	if (!err)
 		err = gw_checkpoint_open(&next, j->fs, j->source, &j->result.why);
 	if (!err)
 		err = gw_diff(base, next, j->fs, j->pool, &opt, path, &report, &j->result.why);
+	if (!err && base)
+		err = check_base(j, &report);
 	if (!err) {
 		j->result.patch_bytes = report.patch_bytes;
 		j->result.full_bytes = report.bytes;

@@ -15,19 +15,23 @@ struct gw_publish_job {
 	struct gw_fs *fs;
 	struct gw_pool *pool;
 	struct gw_store *store;
+	const struct gw_root *root;
 	const struct gw_key *release;
 	const char *source;       /* the checkpoint to publish */
 	const char *base;         /* the base's folder, or NULL for the first version */
 	int anchor;
+	int same_only;            /* `to` is published: nothing but its very content is right */
 	uint8_t run[GW_RUN_BYTES];
 	uint64_t from, to;
-	struct gw_digest previous;
+	struct gw_digest previous; /* the manifest that ends in `from` */
 	/* made */
 	struct gw_publish_result result;
 	uint8_t *signed_bytes;    /* malloced: the manifest */
 	size_t signed_n;
-	struct gw_manifest manifest; /* its digests point into signed_bytes after a parse; not set here */
 };
+
+/* The patch, while it is made: in `dir`. */
+#define GW_PUBLISH_PATCH_NAME "patch"
 
 /* Fills `made`. On 0, and result.already 0: the object is durable, and the folder base-TO holds the new version. On
  * error nothing of it is left. */
