@@ -19,6 +19,14 @@ struct gw_core_pending {
 	uint8_t have[];
 };
 
+/* Crash-only: the machines may have lost something, the disk has not. */
+static void fail(struct gw_core *c, int err)
+{
+	gw_logf(GW_LOG_ERR, "%s: stopping, to start again from what is on disk", gw_err_text(err));
+	c->stopping = 1;
+	gw_loop_stop(c->loop, 1);
+}
+
 static void wait_in_line(struct gw_core *c, const struct gw_event *ev)
 {
 	size_t have_n = ev->have ? ((size_t)ev->piece_count + 7) / 8 : 0;
@@ -26,8 +34,7 @@ static void wait_in_line(struct gw_core *c, const struct gw_event *ev)
 
 	assert(!ev->msg && !ev->head && !ev->manifest && !ev->record && !ev->identity && !ev->raw.p);
 	if (!p) {
-		gw_logf(GW_LOG_ERR, "out of memory: stopping, to start again from what is on disk");
-		gw_loop_stop(c->loop, 1);
+		fail(c, GW_ENOMEM);
 		return;
 	}
 	p->ev = *ev;
@@ -74,13 +81,23 @@ static void answer_health(struct gw_core *c, const struct gw_action *act)
 /* Returns 0, or an error after which what relies on the value must not happen. */
 static int persist(struct gw_core *c, const struct gw_action *act)
 {
-	struct gw_diag why = {""};
-	int err = gw_store_put(c->store, act->slot, act->data.p, act->data.n, &why);
+	int err = gw_slots_put(&c->slots, act->slot, act->data);
 
-	if (err)
-		GW_LOG(GW_LOG_ERR, "state cannot be made durable; what depends on it waits", "slot", act->slot, "error",
-		       why.text[0] ? why.text : gw_err_text(err), NULL);
+	if (err == GW_ENOMEM)
+		fail(c, err);
 	return err;
+}
+
+int gw_core_heads_durable(const struct gw_core *c)
+{
+	return !gw_slots_late(&c->slots, "board");
+}
+
+/* What the board says relies on its counters, in later steps too. That the mesh's incarnation is not durable
+ * matters to a restart alone: then others know a higher one and the host hears of it. */
+static int may_say(const struct gw_core *c, const struct gw_msg *m)
+{
+	return m->type < GW_MSG_head || m->type > GW_MSG_head_ask || gw_core_heads_durable(c);
 }
 
 static void act_on(struct gw_core *c, const struct gw_action *act, int *not_durable)
@@ -88,10 +105,10 @@ static void act_on(struct gw_core *c, const struct gw_action *act, int *not_dura
 	switch (act->kind) {
 	case GW_ACT_TIMER:
 		if (gw_loop_at(c->loop, act->at_ns, fire, c, act->key))
-			gw_logf(GW_LOG_ERR, "a timer cannot be set");
+			fail(c, GW_ENOMEM);
 		break;
 	case GW_ACT_SEND:
-		if (!*not_durable)
+		if (!*not_durable && may_say(c, act->msg))
 			gw_links_send(c->links, act->host, act->msg, act->bulk);
 		break;
 	case GW_ACT_CONNECT:
@@ -116,8 +133,7 @@ static void act_on(struct gw_core *c, const struct gw_action *act, int *not_dura
 		gw_objects_act(c->objects, act);
 		break;
 	case GW_ACT_PATH:
-		if (!*not_durable)
-			gw_island_path(c->island, &act->object, act->version);
+		gw_island_path(c->island, &act->object, act->version);
 		break;
 	case GW_ACT_HEALTH:
 		answer_health(c, act);
@@ -141,8 +157,7 @@ static void step(struct gw_core *c, const struct gw_event *given)
 	gw_actions_reset(&c->actions);
 	err = gw_node_step(c->node, &ev, &c->actions);
 	if (err || c->actions.err) {
-		gw_logf(GW_LOG_ERR, "%s: stopping, to start again from what is on disk", gw_err_text(err ? err : c->actions.err));
-		gw_loop_stop(c->loop, 1);
+		fail(c, err ? err : c->actions.err);
 		return;
 	}
 	for (size_t i = 0; i < c->actions.n; i++)
@@ -165,7 +180,8 @@ void gw_core_put(struct gw_core *c, const struct gw_event *ev)
 		c->first = p->next;
 		if (!c->first)
 			c->last = &c->first;
-		step(c, &p->ev);
+		if (!c->stopping)
+			step(c, &p->ev);
 		free(p);
 	}
 	c->busy = 0;

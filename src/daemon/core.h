@@ -13,6 +13,7 @@
 #include "daemon/objects.h"
 #include "daemon/publish.h"
 #include "daemon/sink.h"
+#include "daemon/slots.h"
 #include "daemon/verify.h"
 #include "io/os/loop.h"
 #include "io/os/store.h"
@@ -43,6 +44,7 @@ struct gw_core {
 	struct gw_workers *workers;
 	struct gw_pool pool;
 	struct gw_store *store;
+	struct gw_slots slots;
 	struct gw_identity identity;
 	struct gw_node *node;
 	struct gw_actions actions;
@@ -60,6 +62,7 @@ struct gw_core {
 	uint64_t next_query;
 	struct gw_core_pending *first, **last; /* events that wait */
 	struct gw_timer save_timer;
+	struct gw_digest saved;               /* of the members when they were last saved */
 	int busy, stopping;
 };
 
@@ -76,6 +79,9 @@ void gw_core_put(struct gw_core *core, const struct gw_event *ev);
 /* Events that still wait come to nothing: the host stops. */
 void gw_core_drop_pending(struct gw_core *core);
 struct gw_sink gw_core_sink(struct gw_core *core);
+/* Whether the counters of the heads that are acted on are on the disk. While they are not, the board is silent and
+ * nothing is served because of them. */
+int gw_core_heads_durable(const struct gw_core *core);
 
 /* GW_EAGAIN when too many are under way. */
 int gw_core_health(struct gw_core *core, void (*answer)(void *ctx, const struct gw_m_status_reply *reply), void *ctx);
