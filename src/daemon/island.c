@@ -3,18 +3,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hex.h"
 #include "base/log.h"
 #include "base/publish.h"
+#include "base/utf8.h"
 #include "board/board.h"
 #include "daemon/attach.h"
 #include "daemon/core.h"
 #include "daemon/engine_requests.h"
+#include "daemon/folders.h"
 #include "daemon/versions.h"
-#include "io/os/clock.h"
-#include "patch/disk.h"
+#include "weights/checkpoint.h"
 
-#define RETRY_NS 100000000ull
+#define RETRY_NS 100000000ull         /* where something else is under way */
+#define RETRY_FAILED_NS 1000000000ull /* where the engine or this host failed */
 
 /* An object in use: mapped, and held so that it cannot be dropped meanwhile. */
 struct held {
@@ -26,7 +27,7 @@ struct held {
 	char policy[GW_POLICY_NAME_MAX + 1];
 };
 
-/* Makes an anchor's folder and table, on a worker. */
+/* Makes an anchor's folder and table, on a worker; without `held` it removes the folders of older ones. */
 struct build {
 	struct gw_job job;
 	struct gw_island *island;
@@ -38,10 +39,11 @@ struct gw_island {
 	struct gw_core *core;
 	struct gw_versions *versions;
 	struct gw_attach *attach;
-	struct build *building;
-	struct held *staging;        /* being read by attach */
-	struct gw_digest asked;      /* what attach was asked to bring into service, until it tells the outcome */
-	int has_asked;
+	struct gw_folders *folders;  /* NULL where this host serves no policy */
+	struct build *building;      /* or sweeping */
+	struct held *staging;        /* with attach now */
+	struct gw_digest step;       /* what was handed to attach last, */
+	uint64_t step_version;       /* … which leads to this version; GW_VERSION_NONE: all came to an end */
 	struct gw_digest again;      /* a PATH to take up again, */
 	uint64_t again_version;      /* … to this version */
 	int has_again;
@@ -101,100 +103,10 @@ static void put_stage_failed(struct gw_island *i, const struct gw_digest *id, in
 
 /* --- anchors: a folder that engines start from --- */
 
-static char *policy_dir(const struct gw_island *i, const char *policy)
-{
-	char *all = gw_path_join(i->core->cfg->host_state, "checkpoints"), *dir = all ? gw_path_join(all, policy) : NULL;
-
-	free(all);
-	return dir;
-}
-
-static char *version_dir(const struct gw_island *i, const char *policy, uint64_t version)
-{
-	char *dir = policy_dir(i, policy), leaf[32], *path;
-
-	(void)snprintf(leaf, sizeof leaf, "%llu", (unsigned long long)version);
-	path = dir ? gw_path_join(dir, leaf) : NULL;
-	free(dir);
-	return path;
-}
-
-static int make_parents(struct gw_island *i, const char *policy)
-{
-	char *all = gw_path_join(i->core->cfg->host_state, "checkpoints"), *dir = policy_dir(i, policy);
-	int err = all && dir ? gw_fs_mkdir(i->core->fs, all) : GW_ENOMEM;
-
-	if (!err || err == GW_EEXIST)
-		err = gw_fs_mkdir(i->core->fs, dir);
-	free(all);
-	free(dir);
-	return err == GW_EEXIST ? 0 : err;
-}
-
-static int set_current(struct gw_island *i, const char *policy, uint64_t version, struct gw_diag *why)
-{
-	char *dir = policy_dir(i, policy), *link = dir ? gw_path_join(dir, "CURRENT") : NULL, target[32];
-	int err = GW_ENOMEM;
-
-	(void)snprintf(target, sizeof target, "%llu", (unsigned long long)version);
-	if (link)
-		err = gw_publish_link(i->core->fs, target, link, why);
-	free(dir);
-	free(link);
-	return err;
-}
-
-struct sweep {
-	struct gw_island *island;
-	char *dir, keep[32];
-};
-
-static int sweep_version(void *ctx, const char *name)
-{
-	struct sweep *s = ctx;
-	char *path;
-
-	if (!strcmp(name, s->keep) || !strcmp(name, "CURRENT"))
-		return 0;
-	path = gw_path_join(s->dir, name);
-	if (path)
-		(void)gw_publish_remove(s->island->core->fs, path);
-	free(path);
-	return 0;
-}
-
-static void sweep_old(struct gw_island *i, const char *policy, uint64_t version)
-{
-	struct sweep s = {.island = i, .dir = policy_dir(i, policy)};
-
-	(void)snprintf(s.keep, sizeof s.keep, "%llu", (unsigned long long)version);
-	if (s.dir)
-		(void)gw_fs_list(i->core->fs, s.dir, sweep_version, &s);
-	free(s.dir);
-}
-
-static int build_folder(struct build *b, const struct gw_patch *pt)
-{
-	struct gw_island *i = b->island;
-	struct held *h = b->held;
-	char *path = version_dir(i, h->policy, h->patch.to);
-	struct gw_stat st;
-	int err = path ? make_parents(i, h->policy) : GW_ENOMEM;
-
-	if (!err && gw_fs_stat(i->core->fs, path, &st) == GW_ENOENT)
-		err = gw_disk_apply(pt, NULL, i->core->fs, &i->core->pool, path, NULL, &b->why);
-	if (!err)
-		err = set_current(i, h->policy, h->patch.to, &b->why);
-	if (!err)
-		sweep_old(i, h->policy, h->patch.to);
-	free(path);
-	return err;
-}
-
 static int build_work(struct gw_job *job, unsigned worker)
 {
 	struct build *b = (struct build *)(void *)job;
-	struct held *h = b->held;
+	const struct held *h = b->held;
 	struct gw_patch *pt = NULL;
 	struct gw_table *table = NULL;
 	int err = gw_patch_open(&pt, h->patch.p, h->patch.n, &b->why);
@@ -206,7 +118,7 @@ static int build_work(struct gw_job *job, unsigned worker)
 	if (!err)
 		err = gw_versions_keep(b->island->versions, table, &b->why);
 	if (!err)
-		err = build_folder(b, pt);
+		err = gw_folders_make(b->island->folders, pt, h->patch.run, h->patch.to, &b->island->core->pool, &b->why);
 	gw_table_free(table);
 	gw_patch_close(pt);
 	if (gw_object_view_check(&h->view) && !err)
@@ -216,33 +128,79 @@ static int build_work(struct gw_job *job, unsigned worker)
 
 static void stage(struct gw_island *i, struct held *h);
 
+static void build_failed(struct gw_island *i, const struct build *b, int err)
+{
+	(void)snprintf(i->error, sizeof i->error, "anchor %llu: %.200s", (unsigned long long)b->held->patch.to,
+		       b->why.text[0] ? b->why.text : gw_err_text(err));
+	if (err != GW_EINTR) /* the process ends */
+		GW_LOG(GW_LOG_ERR, "an anchor cannot be written", "error", i->error, NULL);
+	put_stage_failed(i, &b->held->id, err);
+}
+
+/* An engine that is there takes the anchor in memory, one that comes loads the folder; and one that was found to serve
+ * that version, or a later one of the run, while the folder was written never goes back. */
+static int is_for_engine(const struct gw_island *i, const struct held *h)
+{
+	struct gw_attach_status st;
+
+	gw_attach_status(i->attach, &st);
+	return st.ranks && (i->served == GW_VERSION_NONE || i->served < h->patch.to ||
+			    memcmp(i->served_run, h->patch.run, sizeof i->served_run));
+}
+
 static void build_done(struct gw_job *job, int err)
 {
 	struct build *b = (struct build *)(void *)job;
 	struct gw_island *i = b->island;
-	struct gw_attach_status st;
 	struct held *h = b->held;
 	char version[24];
 
 	i->building = NULL;
 	i->error[0] = 0;
 	if (err) {
-		(void)snprintf(i->error, sizeof i->error, "anchor %llu: %.200s", (unsigned long long)h->patch.to,
-			       b->why.text[0] ? b->why.text : gw_err_text(err));
-		GW_LOG(GW_LOG_ERR, "an anchor cannot be written", "error", i->error, NULL);
-		put_stage_failed(i, &h->id, err);
+		build_failed(i, b, err);
 		let_go(h);
 	} else {
 		(void)snprintf(version, sizeof version, "%llu", (unsigned long long)h->patch.to);
 		GW_LOG(GW_LOG_NOTICE, "a checkpoint is ready for engines", "policy", h->policy, "version", version, NULL);
-		/* An engine that is there already takes it in memory; one that comes loads the folder. */
-		gw_attach_status(i->attach, &st);
-		if (st.ranks)
+		if (is_for_engine(i, h))
 			stage(i, h);
 		else
 			let_go(h);
 	}
 	free(b);
+}
+
+static int sweep_work(struct gw_job *job, unsigned worker)
+{
+	(void)worker;
+	gw_folders_sweep(((struct build *)(void *)job)->island->folders);
+	return 0;
+}
+
+static void sweep_done(struct gw_job *job, int err)
+{
+	struct build *b = (struct build *)(void *)job;
+
+	(void)err; /* what is left goes another time */
+	b->island->building = NULL;
+	free(b);
+}
+
+/* An engine serves, so none is reading the older folders. */
+static void sweep(struct gw_island *i)
+{
+	struct build *b = i->building || !gw_folders_has_old(i->folders) ? NULL : calloc(1, sizeof *b);
+
+	if (!b)
+		return;
+	b->job.work = sweep_work;
+	b->job.done = sweep_done;
+	b->island = i;
+	if (gw_workers_submit(i->core->workers, &b->job))
+		free(b);
+	else
+		i->building = b;
 }
 
 static void build(struct gw_island *i, struct held *h)
@@ -266,12 +224,12 @@ static void build(struct gw_island *i, struct held *h)
 
 /* --- transitions: into memory --- */
 
-static void later(struct gw_island *i, const struct gw_digest *id, uint64_t version)
+static void later(struct gw_island *i, const struct gw_digest *id, uint64_t version, uint64_t after_ns)
 {
 	i->again = *id;
 	i->again_version = version;
 	i->has_again = 1;
-	(void)gw_timer_set(i->core->loop, &i->retry, gw_loop_now_ns(i->core->loop) + RETRY_NS);
+	(void)gw_timer_set(i->core->loop, &i->retry, gw_loop_now_ns(i->core->loop) + after_ns);
 }
 
 static void retry(void *ctx)
@@ -308,15 +266,15 @@ static void stage(struct gw_island *i, struct held *h)
 	h->patch.check = patch_check;
 	h->patch.release = patch_release;
 	i->staging = h;
-	i->asked = id;
-	i->has_asked = 1;
+	i->step = id;
+	i->step_version = to;
 	err = gw_attach_stage(i->attach, &h->patch, 1, &why);
 	if (!err)
 		return;
-	i->has_asked = 0;
+	i->step_version = GW_VERSION_NONE;
 	/* Released by now. Without an engine there is nothing to do: PATH comes again with what it will serve. */
 	if (err == GW_EAGAIN)
-		later(i, &id, to);
+		later(i, &id, to, RETRY_NS);
 	else if (err != GW_ENOTREADY) {
 		GW_LOG(GW_LOG_ERR, "a version cannot be staged", "error", why.text[0] ? why.text : gw_err_text(err), NULL);
 		put_stage_failed(i, &id, err);
@@ -331,14 +289,14 @@ void gw_island_path(struct gw_island *i, const struct gw_digest *object, uint64_
 
 	if (!m || !i->core->cfg->serve_policy[0] || strcmp(m->policy, i->core->cfg->serve_policy))
 		return; /* this host relays it */
-	if (i->building || i->staging) {
-		later(i, object, version);
+	if (i->building || i->staging || !gw_core_heads_durable(i->core)) {
+		later(i, object, version, RETRY_NS);
 		return;
 	}
 	anchor = m->kind == GW_KIND_ANCHOR;
 	h = hold(i, object);
 	if (!h)
-		later(i, object, version);
+		later(i, object, version, RETRY_NS);
 	else if (anchor)
 		build(i, h);
 	else
@@ -373,7 +331,7 @@ static void hook_bits(void *ctx, const struct gw_table *t, const char *tensor,
 		      void (*each)(void *arg, const void *p, uint64_t n), void *arg)
 {
 	struct gw_island *i = ctx;
-	char *path = version_dir(i, i->core->cfg->serve_policy, gw_table_version(t));
+	char *path = i->folders ? gw_folders_path(i->folders, gw_table_run(t), gw_table_version(t)) : NULL;
 	struct gw_checkpoint *c = NULL;
 	const struct gw_tensor *x;
 
@@ -394,12 +352,32 @@ static void hook_served(void *ctx, const uint8_t run[16], uint64_t version)
 
 	memcpy(i->served_run, run, sizeof i->served_run);
 	i->served = version;
-	i->has_asked = 0;
+	if (i->step_version == version)
+		i->step_version = GW_VERSION_NONE;
+	if (i->folders)
+		sweep(i);
 	(void)snprintf(text, sizeof text, "%llu", (unsigned long long)version);
 	GW_LOG(GW_LOG_NOTICE, "engine serves", "version", text, NULL);
 	gw_engine_requests_served(i->core->engine_requests, version);
 	gw_island_report(i);
 	gw_core_put(i->core, &ev);
+}
+
+/* Its patch may have been given back already. What is not the patch's fault is tried again; the board would look for
+ * another way. */
+static void step_failed(struct gw_island *i, int err)
+{
+	struct gw_attach_status st;
+	uint64_t version = i->step_version;
+
+	i->step_version = GW_VERSION_NONE;
+	gw_attach_status(i->attach, &st);
+	if (st.state == GW_ENGINE_DETACHED)
+		return; /* what the next engine serves decides */
+	if (!gw_err_retryable(err))
+		put_stage_failed(i, &i->step, err);
+	else if (!i->has_again)
+		later(i, &i->step, version, RETRY_FAILED_NS);
 }
 
 static void hook_failed(void *ctx, uint64_t version, int err, const char *text)
@@ -410,10 +388,8 @@ static void hook_failed(void *ctx, uint64_t version, int err, const char *text)
 	(void)snprintf(number, sizeof number, "%llu", (unsigned long long)version);
 	GW_LOG(GW_LOG_ERR, "a version did not come into service", "version", number, "error", text, NULL);
 	gw_engine_requests_failed(i->core->engine_requests, version, err, text);
-	/* An engine that went away is no fault of the step: it is taken up again when one is there. */
-	if (i->has_asked && err != GW_ECLOSED)
-		put_stage_failed(i, &i->asked, err);
-	i->has_asked = 0;
+	if (i->step_version == version)
+		step_failed(i, err);
 	gw_island_report(i);
 }
 
@@ -432,10 +408,10 @@ static void hook_changed(void *ctx)
 	struct gw_event ev = {.kind = GW_EV_SERVED, .run = i->served_run, .version = GW_BOARD_NO_VERSION};
 
 	gw_attach_status(i->attach, &st);
-	gw_engine_requests_changed(i->core->engine_requests, st.state);
-	if (st.state == GW_ENGINE_DETACHED && i->served != GW_VERSION_NONE) {
-		i->served = GW_VERSION_NONE;
-		GW_LOG(GW_LOG_NOTICE, "engine is gone", NULL);
+	if ((st.state == GW_ENGINE_DETACHED || st.state == GW_ENGINE_POISONED) && i->served != GW_VERSION_NONE) {
+		/* What a poisoned engine computes with is nothing: an anchor cures it. */
+		i->served = i->step_version = GW_VERSION_NONE;
+		GW_LOG(GW_LOG_NOTICE, st.state == GW_ENGINE_DETACHED ? "engine is gone" : "engine serves nothing", NULL);
 		gw_core_put(i->core, &ev);
 	}
 	gw_island_report(i);
@@ -450,26 +426,27 @@ static void hook_scrubbed(void *ctx, int err, const char *text)
 
 /* --- what this host says about itself --- */
 
-static struct gw_text text_of(const char *s, size_t max)
+static struct gw_text text_of(const char *s)
 {
-	size_t n = strlen(s);
-
-	return (struct gw_text){s, n < max ? n : max};
+	return (struct gw_text){s, strlen(s)};
 }
 
 static void report_served(struct gw_island *i)
 {
 	struct gw_r_host_status s = {.staged = -1};
 	struct gw_attach_status st;
+	char engine[65], error[257]; /* the message's limits */
 
 	gw_attach_status(i->attach, &st);
-	s.policy = text_of(i->core->cfg->serve_policy, 64);
-	s.engine = text_of(st.engine, 64);
+	(void)gw_utf8_clean(engine, sizeof engine, st.engine);
+	(void)gw_utf8_clean(error, sizeof error, st.last_error[0] ? st.last_error : i->error);
+	s.policy = text_of(i->core->cfg->serve_policy);
+	s.engine = text_of(engine);
 	s.ranks = st.ranks;
 	s.staged = st.staged == GW_VERSION_NONE ? -1 : (int64_t)st.staged;
 	s.last_apply_ns = st.last_apply_ns;
 	s.last_pause_ns = st.last_pause_ns;
-	s.last_error = text_of(st.last_error[0] ? st.last_error : i->error, 255);
+	s.last_error = text_of(error);
 	s.state = st.state == GW_ENGINE_POISONED ? GW_HOST_POISONED : GW_HOST_IDLE;
 	(void)gw_node_report(i->core->node, &s);
 }
@@ -479,7 +456,7 @@ void gw_island_report(struct gw_island *i)
 	for (uint32_t k = 0; k < i->core->publisher_count; k++) {
 		struct gw_r_host_status s = {.staged = -1, .state = GW_HOST_SEEDING};
 
-		s.policy = text_of(gw_publisher_policy(i->core->publishers[k]), 64);
+		s.policy = text_of(gw_publisher_policy(i->core->publishers[k]));
 		(void)gw_node_report(i->core->node, &s);
 	}
 	if (i->core->cfg->serve_policy[0])
@@ -516,10 +493,12 @@ int gw_island_new(struct gw_island **out, struct gw_core *core, struct gw_diag *
 	if (!i)
 		return GW_ENOMEM;
 	i->core = core;
-	i->served = GW_VERSION_NONE;
+	i->served = i->step_version = GW_VERSION_NONE;
 	i->retry.fire = retry;
 	i->retry.ctx = i;
 	err = gw_versions_open(&i->versions, core->fs, core->cfg->host_state, why);
+	if (!err && core->cfg->serve_policy[0])
+		err = gw_folders_open(&i->folders, core->fs, core->cfg->host_state, core->cfg->serve_policy, i->versions, why);
 	if (!err)
 		err = attach_new(i, why);
 	if (err) {
@@ -547,6 +526,7 @@ void gw_island_free(struct gw_island *i)
 		return;
 	gw_timer_stop(i->core->loop, &i->retry);
 	gw_attach_free(i->attach);
+	gw_folders_free(i->folders);
 	gw_versions_free(i->versions);
 	free(i);
 }

@@ -1,10 +1,7 @@
 /*
  * What this host does with versions that are whole in its store: an anchor becomes a checkpoint folder that an
  * engine can start from, a transition goes into the attached engine's memory; and what it says about itself for
- * the health query.
- *
- *     STATE/checkpoints/POLICY/VERSION   complete folders; the older ones go when a newer one is there
- *     STATE/checkpoints/POLICY/CURRENT   a link to the newest of them
+ * the health query. The folders: daemon/folders.h.
  */
 #ifndef GW_DAEMON_ISLAND_H
 #define GW_DAEMON_ISLAND_H

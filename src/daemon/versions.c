@@ -15,12 +15,19 @@
 
 enum { SCAN_BYTES = 8 << 20, FILES_MAX = 1024 };
 
+struct pin {
+	uint8_t run[16];
+	uint64_t version;
+};
+
 struct gw_versions {
 	pthread_mutex_t lock;
 	struct gw_fs *fs;
 	char *dir;
 	struct gw_table **tables; /* the one kept last, last */
 	uint32_t n, cap;
+	struct pin pins[GW_VERSIONS_PINS_MAX]; /* the first pinned, first */
+	uint32_t pin_n;
 };
 
 static int same(const struct gw_table *a, const struct gw_table *b)
@@ -104,7 +111,7 @@ static int note_file(void *ctx, const char *name)
 	if (n < 7 || name[0] == '.' || strcmp(name + n - 6, ".table") != 0)
 		return 0;
 	if (l->n == FILES_MAX)
-		return GW_ELIMIT;
+		return 0; /* more than are ever kept: somebody else's */
 	path = gw_path_join(l->v->dir, name);
 	if (!path)
 		return GW_ENOMEM;
@@ -193,26 +200,73 @@ void gw_versions_free(struct gw_versions *v)
 	free(v);
 }
 
-/* The oldest of the table's run beyond what is kept. */
-static void forget_old(struct gw_versions *v, const struct gw_table *t)
+static uint32_t pin_of(const struct gw_versions *v, const uint8_t run[16], uint64_t version)
 {
-	uint32_t of_run = 0, oldest = 0;
-	char *path;
+	uint32_t i = 0;
 
-	for (uint32_t i = v->n; i > 0; i--)
-		if (memcmp(gw_table_run(v->tables[i - 1]), gw_table_run(t), 16) == 0) {
-			of_run++;
-			oldest = i - 1;
-		}
-	if (of_run <= GW_VERSIONS_KEPT)
-		return;
-	path = file_of(v, v->tables[oldest]);
+	while (i < v->pin_n && (v->pins[i].version != version || memcmp(v->pins[i].run, run, 16)))
+		i++;
+	return i;
+}
+
+static int is_pinned(const struct gw_versions *v, const struct gw_table *t)
+{
+	return pin_of(v, gw_table_run(t), gw_table_version(t)) < v->pin_n;
+}
+
+static void forget(struct gw_versions *v, uint32_t at)
+{
+	char *path = file_of(v, v->tables[at]);
+
 	if (path)
 		(void)gw_fs_unlink(v->fs, path);
 	free(path);
-	gw_table_free(v->tables[oldest]);
-	memmove(v->tables + oldest, v->tables + oldest + 1, (v->n - oldest - 1) * sizeof(*v->tables));
+	gw_table_free(v->tables[at]);
+	memmove(v->tables + at, v->tables + at + 1, (v->n - at - 1) * sizeof(*v->tables));
 	v->n--;
+}
+
+/* The oldest of that run, or of any (NULL), where there are more than `most` that are not pinned. */
+static void forget_old(struct gw_versions *v, const uint8_t *run, uint32_t most)
+{
+	uint32_t n = 0, oldest = 0;
+
+	for (uint32_t i = v->n; i > 0; i--)
+		if (!is_pinned(v, v->tables[i - 1]) && (!run || !memcmp(gw_table_run(v->tables[i - 1]), run, 16))) {
+			n++;
+			oldest = i - 1;
+		}
+	if (n > most)
+		forget(v, oldest);
+}
+
+static void unpin(struct gw_versions *v, uint32_t i)
+{
+	memmove(v->pins + i, v->pins + i + 1, (v->pin_n - i - 1) * sizeof v->pins[0]);
+	v->pin_n--;
+}
+
+void gw_versions_pin(struct gw_versions *v, const uint8_t run[16], uint64_t version)
+{
+	pthread_mutex_lock(&v->lock);
+	if (pin_of(v, run, version) == v->pin_n) {
+		if (v->pin_n == GW_VERSIONS_PINS_MAX)
+			unpin(v, 0);
+		v->pins[v->pin_n].version = version;
+		memcpy(v->pins[v->pin_n++].run, run, 16);
+	}
+	pthread_mutex_unlock(&v->lock);
+}
+
+void gw_versions_unpin(struct gw_versions *v, const uint8_t run[16], uint64_t version)
+{
+	uint32_t i;
+
+	pthread_mutex_lock(&v->lock);
+	i = pin_of(v, run, version);
+	if (i < v->pin_n)
+		unpin(v, i);
+	pthread_mutex_unlock(&v->lock);
 }
 
 int gw_versions_keep(struct gw_versions *v, struct gw_table *t, struct gw_diag *why)
@@ -236,8 +290,10 @@ int gw_versions_keep(struct gw_versions *v, struct gw_table *t, struct gw_diag *
 		return err;
 	pthread_mutex_lock(&v->lock);
 	err = remember(v, gw_table_hold(t));
-	if (!err)
-		forget_old(v, t);
+	if (!err) {
+		forget_old(v, gw_table_run(t), GW_VERSIONS_KEPT);
+		forget_old(v, NULL, GW_VERSIONS_MAX);
+	}
 	pthread_mutex_unlock(&v->lock);
 	return err;
 }
