@@ -178,6 +178,15 @@ static int check_lines(const char *text, size_t n, const char *name, struct gw_d
 	return 0;
 }
 
+/* What single keys' limits cannot say. */
+static int check_together(const struct gw_config *c, const char *name, struct gw_diag *why)
+{
+	if (c->publish_head_renew > c->publish_head_expiry / 2)
+		return gw_diag_set(why, GW_ECONFIG, "%s: publish.head_renew must be at most half of publish.head_expiry, or one "
+				   "late renewal makes every host stale", name);
+	return 0;
+}
+
 int gw_config_parse(struct gw_config *c, const char *text, size_t n, const char *name, struct gw_diag *why)
 {
 	struct parse p = {.c = c, .why = why};
@@ -197,7 +206,7 @@ int gw_config_parse(struct gw_config *c, const char *text, size_t n, const char 
 	if (line > 0)
 		return p.err ? gw_diag_wrap(why, p.err, "%s:%d", name, line)
 			     : gw_diag_set(why, GW_ECONFIG, "%s:%d: neither [section] nor key = value", name, line);
-	return 0;
+	return check_together(c, name, why);
 }
 
 int gw_config_load(struct gw_config *c, struct gw_fs *fs, const char *path, struct gw_diag *why)
@@ -230,13 +239,33 @@ static int differs(const struct key *k, const struct gw_config *a, const struct 
 	return k->type == TEXT || k->type == PATH ? strcmp(x, y) != 0 : memcmp(x, y, sizeof(uint64_t)) != 0;
 }
 
+static int costs_differ(const struct gw_config *a, const struct gw_config *b)
+{
+	if (a->cost_count != b->cost_count)
+		return 1;
+	for (uint32_t i = 0; i < a->cost_count; i++)
+		if (strcmp(a->costs[i].region, b->costs[i].region) || a->costs[i].cost != b->costs[i].cost)
+			return 1;
+	return 0;
+}
+
+static size_t field_bytes(const struct key *k)
+{
+	return k->type == TEXT || k->type == PATH ? GW_CONFIG_TEXT_MAX : sizeof(uint64_t);
+}
+
 int gw_config_reload(struct gw_config *now, const struct gw_config *next, struct gw_diag *why)
 {
 	for (size_t i = 0; i < KEYS; i++)
 		if (!keys[i].reload && differs(&keys[i], now, next))
 			return gw_diag_set(why, GW_ECONFIG, "%s.%s cannot change while godwitd runs; restart it", keys[i].section,
 					   keys[i].name);
-	*now = *next;
+	if (costs_differ(now, next))
+		return gw_diag_set(why, GW_ECONFIG, "[cost] cannot change while godwitd runs; restart it");
+	/* These alone: workers read the others meanwhile. */
+	for (size_t i = 0; i < KEYS; i++)
+		if (keys[i].reload)
+			memcpy((char *)now + keys[i].offset, (const char *)next + keys[i].offset, field_bytes(&keys[i]));
 	return 0;
 }
 

@@ -17,6 +17,7 @@
 #include "daemon/core.h"
 #include "io/os/clock.h"
 #include "io/os/fs_os.h"
+#include "io/os/lock.h"
 #include "io/os/notify.h"
 
 #define LEAVE_NS 300000000ull /* for the words of good-bye to get out */
@@ -35,6 +36,8 @@ struct host {
 	struct gw_loop *loop;
 	struct gw_core *core;   /* in a mesh, */
 	struct gw_alone *alone; /* or without one */
+	struct gw_timer watchdog;
+	int lock; /* on the state folder, for as long as the process lives */
 	int ending;
 };
 
@@ -150,16 +153,21 @@ static int log_level(const char *name)
 	return -1;
 }
 
-static int setup_log(const struct gw_config *cfg, struct gw_diag *why)
+static int check_log(const struct gw_config *cfg, struct gw_diag *why)
 {
-	int level = log_level(cfg->log_level), json = !strcmp(cfg->log_form, "json");
-
-	if (level < 0)
+	if (log_level(cfg->log_level) < 0)
 		return gw_diag_set(why, GW_ECONFIG, "log.level = %s: not error, warning, notice, info or debug", cfg->log_level);
-	if (!json && strcmp(cfg->log_form, "text"))
+	if (strcmp(cfg->log_form, "json") && strcmp(cfg->log_form, "text"))
 		return gw_diag_set(why, GW_ECONFIG, "log.form = %s: not text or json", cfg->log_form);
-	gw_log_setup((enum gw_log_level)level, json ? GW_LOG_JSON : GW_LOG_TEXT, "godwitd");
 	return 0;
+}
+
+/* Of a configuration that was checked. */
+static void setup_log(const struct gw_config *cfg)
+{
+	int json = !strcmp(cfg->log_form, "json");
+
+	gw_log_setup((enum gw_log_level)log_level(cfg->log_level), json ? GW_LOG_JSON : GW_LOG_TEXT, "godwitd");
 }
 
 /* --- joining --- */
@@ -186,11 +194,8 @@ static int join(const struct host *h, struct gw_diag *why)
 {
 	uint8_t text[GW_TOKEN_TEXT_MAX + 2];
 	size_t n = 0;
-	int err = gw_fs_mkdir(h->fs, h->cfg.host_state);
+	int err = read_token(h, text, &n, why);
 
-	if (err && err != GW_EEXIST)
-		return gw_diag_set(why, err, "cannot make %s: %s", h->cfg.host_state, gw_err_text(err));
-	err = read_token(h, text, &n, why);
 	if (!err)
 		err = gw_identity_join(h->fs, &h->cfg, (char *)text, n, why);
 	gw_wipe(text, sizeof text);
@@ -232,9 +237,11 @@ static void on_reload(void *ctx, int signo)
 	(void)snprintf(line, sizeof line, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)(gw_clock_mono_ns() / 1000));
 	(void)gw_notify(line);
 	if (!err)
-		err = setup_log(next, &why);
+		err = check_log(next, &why);
 	if (!err)
 		err = gw_config_reload(&h->cfg, next, &why);
+	if (!err)
+		setup_log(&h->cfg);
 	if (!err && h->core)
 		gw_core_reconfigured(h->core);
 	if (err)
@@ -248,11 +255,33 @@ static void on_reload(void *ctx, int signo)
 
 /* --- start and end --- */
 
+/* Two daemons on one state folder would sweep away what the other is making. */
+static int take_state(struct host *h, struct gw_diag *why)
+{
+	int err = gw_fs_mkdir(h->fs, h->cfg.host_state);
+
+	if (err && err != GW_EEXIST)
+		return gw_diag_set(why, err, "cannot make %s: %s", h->cfg.host_state, gw_err_text(err));
+	return gw_lock_folder(h->cfg.host_state, &h->lock, why);
+}
+
+/* The loop turns: said at half the time that the service manager allows. */
+static void watchdog(void *ctx)
+{
+	struct host *h = ctx;
+	uint64_t within = gw_notify_watchdog_ns();
+
+	(void)gw_notify("WATCHDOG=1");
+	(void)gw_timer_set(h->loop, &h->watchdog, gw_loop_now_ns(h->loop) + within / 2);
+}
+
 static int start(struct host *h, struct gw_diag *why)
 {
 	struct gw_alone_config alone = {.fs = h->fs, .cfg = &h->cfg, .base = h->opt.base, .base_version = h->opt.base_version};
 	int err = gw_trust_init();
 
+	if (!err)
+		err = take_state(h, why);
 	if (!err && h->opt.join)
 		err = join(h, why);
 	if (!err)
@@ -286,25 +315,29 @@ int main(int argc, char **argv)
 		return gw_config_print(stdout) ? 1 : 0;
 	err = load_config(&h, &h.cfg, &why);
 	if (!err)
-		err = setup_log(&h.cfg, &why);
+		err = check_log(&h.cfg, &why);
 	if (err || h.opt.check) {
 		if (err)
 			(void)fprintf(stderr, "godwitd: %s\n", why.text[0] ? why.text : gw_err_text(err));
 		return err ? 7 : 0;
 	}
+	setup_log(&h.cfg);
 	umask(0077);
 	(void)signal(SIGPIPE, SIG_IGN);
 	err = start(&h, &why);
 	if (!err) {
 		(void)gw_notify("READY=1");
+		h.watchdog = (struct gw_timer){.fire = watchdog, .ctx = &h};
+		if (gw_notify_watchdog_ns())
+			watchdog(&h);
 		GW_LOG(GW_LOG_NOTICE, "ready", "host", h.cfg.host_name, "state", h.cfg.host_state, NULL);
-		err = gw_loop_run(h.loop) ? GW_EIO : 0;
+		err = gw_loop_run(h.loop);
 	}
-	if (err)
+	if (err < 0)
 		GW_LOG(GW_LOG_ERR, "ended", "error", why.text[0] ? why.text : gw_err_text(err), NULL);
 	gw_core_stop(h.core);
 	gw_alone_stop(h.alone);
 	if (h.loop)
 		gw_loop_free(h.loop);
-	return gw_err_exit_code(err);
+	return err > 0 ? 1 : gw_err_exit_code(err); /* a part that stopped the loop said why */
 }
