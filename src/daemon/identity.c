@@ -66,30 +66,45 @@ static int make_key(struct gw_key *k, struct gw_fs *fs, const char *path, const 
 	return err;
 }
 
-static int load_key(struct gw_key *k, struct gw_fs *fs, const struct gw_config *c, struct gw_diag *why)
+int gw_identity_read_key(struct gw_key *k, struct gw_fs *fs, const char *path, struct gw_diag *why)
 {
-	char *path = place(c, c->host_identity, "host.key");
+	struct gw_file *f;
 	struct gw_stat st;
 	uint8_t *text;
 	size_t n;
-	int err = path ? gw_fs_stat(fs, path, &st) : GW_ENOMEM;
+	int err = gw_fs_open(fs, path, GW_OPEN_READ, &f);
 
-	if (err == GW_ENOENT) {
-		err = make_key(k, fs, path, c->host_name, why);
-		goto out;
-	}
+	if (err)
+		return gw_diag_set(why, err, "cannot read %s: %s", path, gw_err_text(err));
+	err = gw_fs_fstat(fs, f, &st); /* of the file itself, where path is a link */
+	gw_fs_close(fs, f);
 	if (!err && st.mode & 077)
 		err = gw_diag_set(why, GW_EACCESS, "%s can be read by others; chmod 600 it", path);
 	if (!err)
 		err = gw_identity_read_file(fs, path, GW_KEY_FILE_MAX, &text, &n, why);
-	if (!err) {
-		err = gw_key_parse(k, (char *)text, n, why);
-		gw_wipe(text, n);
-		free(text);
-		if (!err && (!k->secret || k->kind != GW_KEY_HOST))
-			err = gw_diag_set(why, GW_ECONFIG, "%s does not hold a host's secret key", path);
+	if (err)
+		return err;
+	err = gw_key_parse(k, (char *)text, n, why);
+	gw_wipe(text, n);
+	free(text);
+	if (!err && !k->secret)
+		err = gw_diag_set(why, GW_ECONFIG, "%s holds no secret key", path);
+	return err ? gw_diag_wrap(why, err, "%s", path) : 0;
+}
+
+static int load_key(struct gw_key *k, struct gw_fs *fs, const struct gw_config *c, struct gw_diag *why)
+{
+	char *path = place(c, c->host_identity, "host.key");
+	struct gw_stat st;
+	int err = path ? gw_fs_stat(fs, path, &st) : GW_ENOMEM;
+
+	if (err == GW_ENOENT) {
+		err = make_key(k, fs, path, c->host_name, why);
+	} else if (!err) {
+		err = gw_identity_read_key(k, fs, path, why);
+		if (!err && k->kind != GW_KEY_HOST)
+			err = gw_diag_set(why, GW_ECONFIG, "%s does not hold a host's key", path);
 	}
-out:
 	free(path);
 	return err;
 }
@@ -176,7 +191,23 @@ static int refresh_member(struct gw_identity *id, struct gw_fs *fs, const struct
 	}
 	free(id->member_bytes);
 	id->member = want;
-	return gw_wr_take(&w, &id->member_bytes, &id->member_n);
+	return gw_wr_take(&w, &id->member_bytes, &id->member_n); /* no error is left in w */
+}
+
+/* What the certificate binds cannot change without a new one. An empty key leaves it to the certificate. */
+static int check_names(const struct gw_identity *id, const struct gw_config *c, struct gw_diag *why)
+{
+	const struct gw_member *m = &id->member;
+	const struct {
+		const char *key, *configured, *certified;
+	} names[] = {{"host.region", c->host_region, m->region}, {"host.island", c->host_island, m->island}};
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		if (names[i].configured[0] && strcmp(names[i].configured, names[i].certified))
+			return gw_diag_set(why, GW_ECONFIG, "%s is %s, but this host's member certificate says %s: change it back, "
+					   "or join again (--join) with a new token", names[i].key, names[i].configured,
+					   names[i].certified[0] ? names[i].certified : "none");
+	return 0;
 }
 
 static int load_records(struct gw_identity *id, struct gw_fs *fs, const struct gw_config *c, struct gw_diag *why)
@@ -210,6 +241,8 @@ int gw_identity_load(struct gw_identity *id, struct gw_fs *fs, const struct gw_c
 	err = load_key(&id->key, fs, c, why);
 	if (!err)
 		err = load_records(id, fs, c, why);
+	if (!err)
+		err = check_names(id, c, why);
 	if (!err)
 		err = refresh_member(id, fs, c, why);
 	if (err)

@@ -27,7 +27,8 @@ struct gw_identity {
 };
 
 /* GW_ENOENT, with what to do, where this host has not joined yet. A member record whose addresses are not those of
- * the configuration is signed anew and stored. */
+ * the configuration is signed anew and stored. Region and island are the certificate's: GW_ECONFIG where the
+ * configuration says others. */
 int gw_identity_load(struct gw_identity *id, struct gw_fs *fs, const struct gw_config *c, struct gw_diag *why);
 /* Wipes the keys; a zeroed one is fine. */
 void gw_identity_free(struct gw_identity *id);
@@ -43,6 +44,8 @@ int gw_identity_members(struct gw_fs *fs, const struct gw_config *c,
 int gw_identity_save_members(struct gw_fs *fs, const struct gw_config *c, const struct gw_bytes *records, size_t count,
 			     struct gw_diag *why);
 
+/* A secret key from its file; GW_EACCESS where others can read that. */
+int gw_identity_read_key(struct gw_key *k, struct gw_fs *fs, const char *path, struct gw_diag *why);
 /* A whole small file, malloced; GW_ELIMIT above max. */
 int gw_identity_read_file(struct gw_fs *fs, const char *path, size_t max, uint8_t **p, size_t *n, struct gw_diag *why);
 

@@ -41,7 +41,7 @@ struct gw_island {
 	struct gw_attach *attach;
 	struct gw_folders *folders;  /* NULL where this host serves no policy */
 	struct build *building;      /* or sweeping */
-	struct held *staging;        /* with attach now */
+	struct held *staging;        /* being read by attach */
 	struct gw_digest step;       /* what was handed to attach last, */
 	uint64_t step_version;       /* … which leads to this version; GW_VERSION_NONE: all came to an end */
 	struct gw_digest again;      /* a PATH to take up again, */

@@ -19,7 +19,7 @@ enum { FRAME_ARENA = 1 << 20, REPLY_MEMBERS = 32 };
 struct peer {
 	uint8_t identity[32], curve[32];
 	char region[GW_NAME_MAX + 1];
-	uint64_t stamp_ns;
+	uint64_t stamp_ns, expires_ns;
 	char control[GW_ADDRESS_MAX + 1], bulk[GW_ADDRESS_MAX + 1]; /* empty: cannot be dialled from here */
 };
 
@@ -105,6 +105,64 @@ static void on_bad(void *ctx, const uint8_t key[GW_NET_KEY], const char *reason)
 
 /* --- out --- */
 
+static void shut_out(struct gw_links *l, struct peer *p)
+{
+	gw_net_expel(l->net, p->curve);
+	gw_peers_disconnect(l->peers, p->curve);
+	(void)gw_map_del(&l->by_curve, p->curve, 32);
+	(void)gw_map_del(&l->by_identity, p->identity, 32);
+	free(p);
+}
+
+/* The first that has expired, or, `unknown`, that the mesh knows nothing of. */
+static struct peer *one_to_go(struct gw_links *l, int unknown)
+{
+	const struct gw_roster *r = gw_mesh_roster(gw_node_mesh(l->core->node));
+	uint64_t now = gw_clock_wall_ns();
+	const struct gw_map_entry *e;
+	size_t at = 0;
+
+	while ((e = gw_map_next(&l->by_identity, &at)) != NULL) {
+		struct peer *p = e->value;
+
+		if (p->expires_ns <= now || (unknown && !gw_roster_find(r, p->identity)))
+			return p;
+	}
+	return NULL;
+}
+
+void gw_links_expire(struct gw_links *l)
+{
+	struct peer *p;
+
+	while ((p = one_to_go(l, 0)) != NULL)
+		shut_out(l, p);
+}
+
+/* Whoever holds a token can make any number of members: there are no more of them here than in the roster. */
+static int make_room(struct gw_links *l)
+{
+	struct peer *p = gw_map_count(&l->by_identity) < GW_MEMBERS_MAX || !l->core->node ? NULL : one_to_go(l, 1);
+
+	if (p)
+		shut_out(l, p);
+	return gw_map_count(&l->by_identity) < GW_MEMBERS_MAX;
+}
+
+static int remember(struct gw_links *l, struct peer *p)
+{
+	int err = gw_map_put(&l->by_identity, p->identity, 32, p, NULL);
+
+	if (!err && (err = gw_map_put(&l->by_curve, p->curve, 32, p, NULL)))
+		(void)gw_map_del(&l->by_identity, p->identity, 32);
+	if (err) {
+		gw_logf(GW_LOG_ERR, "out of memory: a member is not reachable until it is heard of again");
+		gw_net_expel(l->net, p->curve);
+		free(p);
+	}
+	return err;
+}
+
 void gw_links_admit(struct gw_links *l, const struct gw_member *m)
 {
 	const struct gw_address *a = gw_member_address(m, l->core->identity.member.region);
@@ -118,7 +176,7 @@ void gw_links_admit(struct gw_links *l, const struct gw_member *m)
 	if (p && p->stamp_ns > m->stamp_ns)
 		return;
 	if (fresh)
-		p = calloc(1, sizeof *p);
+		p = make_room(l) ? calloc(1, sizeof *p) : NULL;
 	if (!p || gw_net_admit(l->net, m->curve)) {
 		GW_LOG(GW_LOG_WARN, "a member cannot be admitted", "host", m->name, NULL);
 		if (fresh)
@@ -133,10 +191,10 @@ void gw_links_admit(struct gw_links *l, const struct gw_member *m)
 	memcpy(p->curve, m->curve, 32);
 	(void)snprintf(p->region, sizeof p->region, "%s", m->region);
 	p->stamp_ns = m->stamp_ns;
+	p->expires_ns = m->expires_ns;
 	(void)snprintf(p->control, sizeof p->control, "%s", a ? a->control : "");
 	(void)snprintf(p->bulk, sizeof p->bulk, "%s", a ? a->bulk : "");
-	if (gw_map_put(&l->by_identity, p->identity, 32, p, NULL) || gw_map_put(&l->by_curve, p->curve, 32, p, NULL))
-		gw_logf(GW_LOG_ERR, "out of memory: a member is not reachable until the next start");
+	(void)remember(l, p);
 }
 
 void gw_links_connect(struct gw_links *l, gw_host host)
@@ -243,8 +301,9 @@ static int on_join(void *ctx, const uint8_t curve[GW_NET_KEY], const struct gw_m
 		return GW_ENOMEM;
 	reply->roots.n = 1;
 	reply->roots.v[0].signed_bytes = (struct gw_bytes){id->root_bytes, id->root_n};
-	list_members(l, m.region, arena, reply);
+	/* First: what is listed points into records, and a host that joins again has its own replaced here. */
 	tell_mesh(l, &m, req->member);
+	list_members(l, m.region, arena, reply);
 	GW_LOG(GW_LOG_NOTICE, "a host joined", "host", m.name, "region", m.region, NULL);
 	return 0;
 }

@@ -19,6 +19,8 @@ void gw_links_free(struct gw_links *l);
 /* A member record that verified: its CURVE key is admitted, its addresses are remembered. Called before the node
  * hears of it, and for every record given to it at its start. */
 void gw_links_admit(struct gw_links *n, const struct gw_member *m);
+/* Shuts out the members whose records have expired. From time to time. */
+void gw_links_expire(struct gw_links *n);
 
 void gw_links_connect(struct gw_links *n, gw_host host);
 void gw_links_disconnect(struct gw_links *n, gw_host host);

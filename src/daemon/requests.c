@@ -100,6 +100,10 @@ static void publish(struct gw_requests *r, uint64_t who, const struct gw_m_ctl_p
 
 	(void)snprintf(policy, sizeof policy, "%.*s", (int)m->policy.n, m->policy.p);
 	(void)snprintf(path, sizeof path, "%.*s", (int)m->path.n, m->path.p);
+	if (path[0] != '/') { /* this process has another working directory than who asks */
+		gw_control_reply(r->control, who, GW_EINVAL, "the path of the checkpoint must be absolute");
+		return;
+	}
 	p = gw_core_publisher(r->core, policy);
 	if (!p) {
 		gw_control_reply(r->control, who, GW_EINVAL, policy[0] ? "this host does not publish that policy (publish.policy)"

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/publish.h"
 #include "daemon/control.h"
@@ -30,11 +31,8 @@ static unsigned worker_count(const struct gw_config *c)
 
 static int make_folders(const struct gw_config *c, struct gw_fs *fs, struct gw_diag *why)
 {
-	int err = gw_fs_mkdir(fs, c->host_state);
+	int err = gw_fs_mkdir(fs, c->host_run);
 
-	if (err && err != GW_EEXIST)
-		return gw_diag_set(why, err, "cannot make %s: %s", c->host_state, gw_err_text(err));
-	err = gw_fs_mkdir(fs, c->host_run);
 	if (err && err != GW_EEXIST)
 		return gw_diag_set(why, err, "cannot make %s: %s", c->host_run, gw_err_text(err));
 	(void)gw_publish_sweep(fs, c->host_state);
@@ -142,16 +140,25 @@ static int tell_object(void *ctx, const struct gw_digest *id)
 	struct known *k = ctx;
 	struct gw_manifest m;
 	struct gw_event ev = {.kind = GW_EV_MANIFEST, .host = GW_HOST_SELF, .manifest = &m};
+	struct gw_diag why = {""};
 	uint8_t *bytes;
+	char name[65];
 	size_t n;
+	int err;
 
-	if (gw_store_manifest(k->core->store, id, &bytes, &n)) {
-		GW_LOG(GW_LOG_WARN, "an object's manifest is damaged; it is dropped", NULL);
-		return gw_store_drop(k->core->store, id, k->why);
+	err = gw_store_manifest(k->core->store, id, &bytes, &n);
+	if (err) {
+		GW_LOG(GW_LOG_WARN, "an object's manifest cannot be read", "object", gw_hex(name, id->b, sizeof id->b), "error",
+		       gw_err_text(err), NULL);
+		/* What is damaged is of no use to anybody; what the disk would not give just now may be. */
+		return err == GW_EDIGEST || err == GW_ELIMIT ? gw_store_drop(k->core->store, id, k->why) : 0;
 	}
-	if (!gw_root_open_manifest(&k->core->identity.root, bytes, n, &m, NULL)) {
+	if (!gw_root_open_manifest(&k->core->identity.root, bytes, n, &m, &why)) {
 		ev.raw = (struct gw_bytes){bytes, n};
 		gw_core_put(k->core, &ev);
+	} else {
+		GW_LOG(GW_LOG_WARN, "an object is kept that this root does not let anybody use", "object",
+		       gw_hex(name, id->b, sizeof id->b), "why", why.text, NULL);
 	}
 	free(bytes);
 	return 0;
@@ -162,19 +169,12 @@ static int tell_object(void *ctx, const struct gw_digest *id)
 static int load_release_key(struct gw_core *c, struct gw_diag *why)
 {
 	const char *path = c->cfg->publish_release_key;
-	uint8_t *text;
-	size_t n;
 	int err;
 
 	if (!path[0])
 		return gw_diag_set(why, GW_ECONFIG, "publish.policy is set, so publish.release_key must be too");
-	err = gw_identity_read_file(c->fs, path, GW_KEY_FILE_MAX, &text, &n, why);
-	if (err)
-		return err;
-	err = gw_key_parse(&c->release, (char *)text, n, why);
-	gw_wipe(text, n);
-	free(text);
-	if (!err && (!c->release.secret || c->release.kind != GW_KEY_RELEASE))
+	err = gw_identity_read_key(&c->release, c->fs, path, why);
+	if (!err && c->release.kind != GW_KEY_RELEASE)
 		err = gw_diag_set(why, GW_ECONFIG, "%s does not hold a release key", path);
 	return err;
 }
@@ -200,8 +200,9 @@ static int add_publisher(struct gw_core *c, const char *policy, struct gw_diag *
 
 	if (c->publisher_count == GW_CORE_PUBLISHERS_MAX)
 		return gw_diag_set(why, GW_ECONFIG, "publish.policy: at most %d", GW_CORE_PUBLISHERS_MAX);
+	if (gw_core_publisher(c, policy)) /* two of one policy would contradict each other */
+		return gw_diag_set(why, GW_ECONFIG, "publish.policy: %s is named twice", policy);
 	err = gw_publisher_new(&c->publishers[c->publisher_count], &cfg, why);
-
 	c->publisher_count += !err;
 	return err;
 }
@@ -225,6 +226,25 @@ static int make_publishers(struct gw_core *c, struct gw_diag *why)
 
 /* --- members to dial first, next time --- */
 
+/* Alone now does not mean that there was nobody; and what is on the disk already costs no sync. */
+static void save_these(struct gw_core *c, const struct gw_bytes *v, size_t n)
+{
+	struct gw_digest all;
+	struct gw_wr w;
+
+	gw_wr_init(&w, BOOTSTRAP_MAX * sizeof all.b);
+	for (size_t i = 0; i < n; i++) {
+		struct gw_digest one;
+
+		gw_digest_of(v[i].p, v[i].n, &one);
+		gw_wr_bytes(&w, one.b, sizeof one.b);
+	}
+	gw_digest_of(w.p, w.n, &all);
+	if (n && !w.err && !gw_digest_equal(&all, &c->saved) && !gw_identity_save_members(c->fs, c->cfg, v, n, NULL))
+		c->saved = all;
+	gw_wr_free(&w);
+}
+
 static void save_members(void *ctx)
 {
 	struct gw_core *c = ctx;
@@ -238,9 +258,9 @@ static void save_members(void *ctx)
 		if (e && e->record && gw_roster_is_in(e))
 			v[n++] = e->record->raw;
 	}
-	if (n) /* alone now does not mean that there was nobody */
-		(void)gw_identity_save_members(c->fs, c->cfg, v, n, NULL);
+	save_these(c, v, n);
 	free(v);
+	gw_links_expire(c->links);
 	(void)gw_timer_set(c->loop, &c->save_timer, gw_loop_now_ns(c->loop) + SAVE_MEMBERS_NS);
 }
 
@@ -281,13 +301,16 @@ static int make_control(struct gw_core *c, struct gw_diag *why)
 static int make_parts(struct gw_core *c, struct gw_diag *why)
 {
 	struct gw_objects_config objects = {
-		.loop = c->loop, .root = &c->identity.root, .sink = gw_core_sink(c), .send = send_block, .send_ctx = c};
+		.loop = c->loop, .root = &c->identity.root, .gather_max_bytes = c->cfg->limits_memory / 2,
+		.sink = gw_core_sink(c), .send = send_block, .send_ctx = c};
 	int err = gw_workers_new(&c->workers, c->loop, worker_count(c->cfg), JOBS_MAX, why);
 
 	if (!err)
 		err = gw_pool_threads_init(&c->pool, worker_count(c->cfg), why);
 	if (!err)
 		err = gw_store_open(&c->store, c->fs, c->cfg->host_state, c->cfg->limits_disk, why);
+	if (c->store)
+		gw_slots_init(&c->slots, c->store, c->loop);
 	if (!err)
 		err = gw_links_new(&c->links, c, why);
 	if (!err)
@@ -383,6 +406,7 @@ void gw_core_stop(struct gw_core *c)
 	gw_objects_free(c->objects);
 	gw_node_free(c->node);
 	gw_links_free(c->links);
+	gw_slots_end(&c->slots);
 	if (c->store)
 		gw_store_free(c->store);
 	gw_pool_threads_free(&c->pool);

@@ -100,7 +100,8 @@ static void done(struct gw_job *job, int err)
 		j->v->sink.put(j->v->sink.ctx, &ev);
 	}
 	if (err) {
-		GW_LOG(GW_LOG_WARN, what(j->kind), "error", j->why.text[0] ? j->why.text : gw_err_text(err), NULL);
+		if (err != GW_EINTR) /* the process ends */
+			GW_LOG(GW_LOG_WARN, what(j->kind), "error", j->why.text[0] ? j->why.text : gw_err_text(err), NULL);
 		refuse(j->v, j->host, j->key, err);
 	}
 	free(j);
