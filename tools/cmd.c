@@ -14,7 +14,7 @@ const char *arg_value(const struct args *a, const char *name)
 	for (int i = 0; a->cmd->opts[i].name; i++)
 		if (!strcmp(a->cmd->opts[i].name, name))
 			return a->value[i];
-	assert(!"an option that the verb does not declare");
+	assert(0 && "an option that the verb does not declare");
 	return NULL;
 }
 

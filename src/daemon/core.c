@@ -143,7 +143,7 @@ static void act_on(struct gw_core *c, const struct gw_action *act, int *not_dura
 		break;
 	case GW_ACT_MEMBER:
 	case GW_ACT_TELL:
-		assert(!"actions that never leave the node");
+		assert(0 && "actions that never leave the node");
 	}
 }
 

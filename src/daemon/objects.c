@@ -612,7 +612,7 @@ void gw_objects_act(struct gw_objects *o, const struct gw_action *act)
 		block_send(o, act);
 		break;
 	default:
-		assert(!"not an action on objects");
+		assert(0 && "not an action on objects");
 	}
 }
 

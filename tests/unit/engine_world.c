@@ -194,7 +194,7 @@ static void act(struct world *w, const struct gw_engine_action *a)
 			m.u.eng_apply.op = (uint8_t)a->op;
 			to_rank(w, a->rank, &m);
 		} else {
-			w->r[a->rank].op = a->op;
+			w->r[a->rank].op = (int)a->op;
 		}
 		break;
 	case GW_EA_DECIDE:
@@ -460,7 +460,6 @@ struct possible {
 static unsigned possibilities(const struct world *w, struct possible *p)
 {
 	unsigned n = 0;
-	int idle = 1;
 
 	for (uint32_t i = 0; i < w->ranks; i++) {
 		const struct world_rank *r = &w->r[i];
@@ -482,7 +481,6 @@ static unsigned possibilities(const struct world *w, struct possible *p)
 		if (w->daemon && !r->connected && gw_client_state(r->client) != GW_CLIENT_SETTLING && w->refused == 0 &&
 		    gw_engine_state(w->engine) == GW_ENGINE_DETACHED)
 			p[n++] = (struct possible){RECONNECT, i};
-		idle &= !r->connected;
 	}
 	if (w->daemon && w->prove_job)
 		p[n++] = (struct possible){PROVE, 0};

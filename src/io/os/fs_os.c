@@ -169,7 +169,7 @@ static int os_stat(struct gw_fs *fs, const char *path, struct gw_stat *out)
 static int os_map(struct gw_fs *fs, struct gw_file *f, struct gw_mapping *out)
 {
 	static const uint8_t nothing[1];
-	struct gw_stat st;
+	struct gw_stat st = {0};
 	struct gw_guard *g;
 	void *p;
 	int err = os_fstat(fs, f, &st);
