@@ -306,10 +306,14 @@ static void the_trainer_crashes(uint64_t seed)
 	served_within(s, 30 * SECOND);
 	publish(s, 1, PIECES);
 	sim_run(s, 100 * MS + seed % 1500 * MS);
+	s->hosts[TRAINER].expected_dead = 1; /* it is away for up to 35 s */
 	sim_crash(s, TRAINER, 0);
 	sim_run(s, 5 * SECOND + seed % 30 * SECOND);
 	sim_restart(s, TRAINER);
 	served_within(s, 40 * SECOND);
+	if (sim_run_until(s, 20 * SECOND, sim_tables_agree, NULL))
+		sim_fail(s, NULL, "the trainer is back, but not to all");
+	s->hosts[TRAINER].expected_dead = 0;
 	publish(s, 2, PIECES);
 	served_within(s, 20 * SECOND);
 	sim_free(s);
