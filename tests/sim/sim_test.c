@@ -310,6 +310,7 @@ static void the_trainer_crashes(uint64_t seed)
 	sim_crash(s, TRAINER, 0);
 	sim_run(s, 5 * SECOND + seed % 30 * SECOND);
 	sim_restart(s, TRAINER);
+	sim_run(s, 3 * SECOND); /* verdicts that its return has not overtaken yet */
 	served_within(s, 40 * SECOND);
 	if (sim_run_until(s, 20 * SECOND, sim_tables_agree, NULL))
 		sim_fail(s, NULL, "the trainer is back, but not to all");
