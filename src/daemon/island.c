@@ -48,6 +48,9 @@ struct gw_island {
 	uint64_t again_version;      /* … to this version */
 	int has_again;
 	struct gw_timer retry;
+	struct gw_digest anchor;     /* of the last PATH that began with one, … */
+	uint64_t anchor_version;     /* … to this version, or GW_VERSION_NONE */
+	int poisoned;
 	uint8_t served_run[GW_RUN_BYTES];
 	uint64_t served;
 	char error[256];             /* of building; attach keeps its own */
@@ -272,10 +275,11 @@ static void stage(struct gw_island *i, struct held *h)
 	if (!err)
 		return;
 	i->step_version = GW_VERSION_NONE;
-	/* Released by now. Without an engine there is nothing to do: PATH comes again with what it will serve. */
+	/* Released by now. Without an engine, or with one that came to another version meanwhile, there is nothing to do: PATH
+	 * comes again with what it serves. */
 	if (err == GW_EAGAIN)
 		later(i, &id, to, RETRY_NS);
-	else if (err != GW_ENOTREADY) {
+	else if (err != GW_ENOTREADY && err != GW_EBASE) {
 		GW_LOG(GW_LOG_ERR, "a version cannot be staged", "error", why.text[0] ? why.text : gw_err_text(err), NULL);
 		put_stage_failed(i, &id, err);
 	}
@@ -294,6 +298,10 @@ void gw_island_path(struct gw_island *i, const struct gw_digest *object, uint64_
 		return;
 	}
 	anchor = m->kind == GW_KIND_ANCHOR;
+	if (anchor) {
+		i->anchor = *object;
+		i->anchor_version = version;
+	}
 	h = hold(i, object);
 	if (!h)
 		later(i, object, version, RETRY_NS);
@@ -408,6 +416,10 @@ static void hook_changed(void *ctx)
 	struct gw_event ev = {.kind = GW_EV_SERVED, .run = i->served_run, .version = GW_BOARD_NO_VERSION};
 
 	gw_attach_status(i->attach, &st);
+	/* One that came with weights of no version changes nothing for the board: it has said what leads to the first. */
+	if (st.state == GW_ENGINE_POISONED && !i->poisoned && i->served == GW_VERSION_NONE && i->anchor_version != GW_VERSION_NONE)
+		later(i, &i->anchor, i->anchor_version, RETRY_NS);
+	i->poisoned = st.state == GW_ENGINE_POISONED;
 	if ((st.state == GW_ENGINE_DETACHED || st.state == GW_ENGINE_POISONED) && i->served != GW_VERSION_NONE) {
 		/* What a poisoned engine computes with is nothing: an anchor cures it. */
 		i->served = i->step_version = GW_VERSION_NONE;
@@ -493,7 +505,7 @@ int gw_island_new(struct gw_island **out, struct gw_core *core, struct gw_diag *
 	if (!i)
 		return GW_ENOMEM;
 	i->core = core;
-	i->served = i->step_version = GW_VERSION_NONE;
+	i->served = i->step_version = i->anchor_version = GW_VERSION_NONE;
 	i->retry.fire = retry;
 	i->retry.ctx = i;
 	err = gw_versions_open(&i->versions, core->fs, core->cfg->host_state, why);
