@@ -8,6 +8,7 @@ from typing import Callable
 TOP = Path(os.environ.get("top_srcdir", Path(__file__).parents[2])).resolve()
 BUILD = Path(os.environ.get("top_builddir", TOP / "build")).resolve()
 DATA = TOP / "tests" / "data"
+KEEP = bool(os.environ.get("KEEP"))  # the temporary folder with all logs
 sys.path.insert(0, str(TOP / "tools" / "lab"))
 
 from procs import Failed, end_on_signals  # noqa: E402
