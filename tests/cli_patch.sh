@@ -92,6 +92,10 @@ want 0 "a whole version of" "$godwit" diff --from-nothing "$v1" -o "$work/anchor
 want 0 "fingerprint" "$godwit" apply "$work/anchor" -o "$work/whole"
 diff -r "$v1" "$work/whole" && passed=$((passed + 1))
 want 0 "--in-place" "$godwit" apply --help
+want 0 "mesh invite" "$godwit" mesh --help
+want 2 "unknown verb none" "$godwit" mesh none
+want 2 "unknown verb none" "$godwit" none
+want 2 "unknown option --none" "$godwit" diff --none
 
 [ ! -e "$work/wrong" ] && [ -z "$(find "$work" -name '.*.tmp-*' -o -name '*godwit-redo*')" ] || {
 	echo "FAILED: something was left behind"

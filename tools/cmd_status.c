@@ -5,7 +5,7 @@
 #include "base/hex.h"
 #include "tools/cmd.h"
 #include "tools/control.h"
-#include "trust/manifest.h"
+#include "tools/manifest_report.h"
 
 enum { ANSWER_MS = 15000 };
 
@@ -24,12 +24,6 @@ static json_t *hex(const uint8_t *p, size_t n)
 	char buf[65];
 
 	return json_string(gw_hex(buf, p, n));
-}
-
-static const char *kind_name(unsigned kind)
-{
-	return kind == GW_KIND_TRANSITION ? "transition" : kind == GW_KIND_ANCHOR ? "anchor" : kind == GW_KIND_ADAPTER
-					  ? "adapter" : "unknown";
 }
 
 static int ask_engine(struct control *c, struct args *a, json_t *doc)
@@ -79,7 +73,7 @@ static int ask_policies(struct control *c, struct args *a, json_t *doc)
 static json_t *object_json(const struct gw_r_object_state *s)
 {
 	return json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "manifest",
-			 hex(s->manifest, sizeof s->manifest), "policy", text(s->policy), "kind", kind_name(s->kind), "from",
+			 hex(s->manifest, sizeof s->manifest), "policy", text(s->policy), "kind", manifest_kind_name((uint16_t)s->kind), "from",
 			 version(s->from), "to", version(s->to), "bytes", json_u64(s->bytes), "pieces", (json_int_t)s->pieces,
 			 "have", (json_int_t)s->have, "rx_bytes", json_u64(s->rx_bytes), "border_rx_bytes",
 			 json_u64(s->border_rx_bytes), "duplicate_bytes", json_u64(s->duplicate_bytes), "bad_bytes",

@@ -5,6 +5,7 @@
 
 #include "base/hex.h"
 #include "io/os/clock.h"
+#include "tools/manifest_report.h"
 #include "tools/verify.h"
 #include "trust/freshness.h"
 #include "trust/member.h"
@@ -64,15 +65,9 @@ static int verify_root(struct verify *v, const char *path, const uint8_t *p, siz
 	return 0;
 }
 
-static const char *kind_name(uint16_t kind)
-{
-	return kind == GW_KIND_TRANSITION ? "transition" : kind == GW_KIND_ANCHOR ? "anchor" : kind == GW_KIND_ADAPTER ? "adapter"
-														     : "unknown";
-}
-
 static int verify_manifest(struct verify *v, const char *path, const uint8_t *p, size_t n)
 {
-	char text[256], id[65], run[2 * GW_RUN_BYTES + 1];
+	char text[256], run[2 * GW_RUN_BYTES + 1];
 	struct gw_manifest m;
 	int err = gw_root_open_manifest(&v->root, p, n, &m, &v->a->why);
 
@@ -80,14 +75,9 @@ static int verify_manifest(struct verify *v, const char *path, const uint8_t *p,
 		return err;
 	(void)gw_hex(run, m.run, sizeof m.run);
 	(void)snprintf(text, sizeof text, "manifest of policy %s, run %s: %s %llu to %llu, %llu bytes in %u pieces; good", m.policy,
-		       run, kind_name(m.kind), (unsigned long long)m.from, (unsigned long long)m.to,
+		       run, manifest_kind_name(m.kind), (unsigned long long)m.from, (unsigned long long)m.to,
 		       (unsigned long long)m.object_bytes, gw_manifest_pieces(&m));
-	verify_tell(v, path, "manifest",
-	     json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "policy", m.policy, "run", run, "what",
-		       kind_name(m.kind), "from", json_u64(m.from), "to", json_u64(m.to), "object_bytes",
-		       json_u64(m.object_bytes), "pieces", json_u64(gw_manifest_pieces(&m)), "expires_ns",
-		       json_u64(m.expires_ns), "id", hex32(id, m.id.b)),
-	     text);
+	verify_tell(v, path, "manifest", manifest_json(&m), text);
 	return 0;
 }
 
@@ -214,22 +204,12 @@ static int verify_one(struct verify *v, const char *path)
 
 static int load_root(struct verify *v)
 {
-	const char *path = arg_value(v->a, "root"), *hex = arg_value(v->a, "pin");
+	const char *hex = arg_value(v->a, "pin");
 	struct gw_digest pin;
-	uint8_t *p;
-	size_t n;
-	int err;
 
-	if (!path)
-		return gw_diag_set(&v->a->why, GW_EINVAL, "whom to believe? give --root FILE, the signed root record");
 	if (hex && (strlen(hex) != 64 || gw_unhex(pin.b, sizeof pin.b, hex)))
 		return gw_diag_set(&v->a->why, GW_EINVAL, "--pin %s: needs 64 hexadecimal digits", hex);
-	err = record_read(v->a, path, GW_ROOT_MAX, &p, &n);
-	if (err)
-		return err;
-	err = gw_root_open(p, n, hex ? &pin : NULL, &v->root, &v->a->why);
-	free(p);
-	return err ? gw_diag_wrap(&v->a->why, err, "%s", path) : 0;
+	return record_root(v->a, hex ? &pin : NULL, &v->root);
 }
 
 static int load_manifest(struct verify *v)

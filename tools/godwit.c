@@ -20,11 +20,26 @@ static const struct cmd *const commands[] = {
 	NULL,
 };
 
+/* "mesh" is the family of "mesh init". */
+static int is_in_family(const struct cmd *c, const char *word)
+{
+	size_t n = strlen(word);
+
+	return !strncmp(c->verb, word, n) && c->verb[n] == ' ';
+}
+
+/* All verbs, or those of one family. */
+static void list_verbs(FILE *to, const char *family)
+{
+	for (const struct cmd *const *c = commands; *c; c++)
+		if (!family || is_in_family(*c, family))
+			(void)fprintf(to, "  %-14s %s\n", (*c)->verb, (*c)->does);
+}
+
 static int usage(FILE *to, int code)
 {
 	(void)fprintf(to, "usage: godwit VERB [OPTION…] [ARGUMENT…]\n\n");
-	for (const struct cmd *const *c = commands; *c; c++)
-		(void)fprintf(to, "  %-14s %s\n", (*c)->verb, (*c)->does);
+	list_verbs(to, NULL);
 	(void)fprintf(to, "\n`godwit VERB --help` says more. Exit codes: 0 fine, 1 failed, 2 usage, 3 unreachable, 4 unhealthy,\n"
 			  "5 version not met or timed out, 6 digest, base, fingerprint or signature refused, 7 configuration,\n"
 			  "8 partly done, 130 interrupted.\n");
@@ -33,7 +48,7 @@ static int usage(FILE *to, int code)
 
 static int help(const struct cmd *c, FILE *to, int code)
 {
-	(void)fprintf(to, "usage: godwit %s [OPTION…] %s\n\n%s\n", c->verb, c->args, c->does);
+	(void)fprintf(to, "usage: godwit %s [OPTION…]%s%s\n\n%s\n", c->verb, c->args[0] ? " " : "", c->args, c->does);
 	for (const struct opt *o = c->opts; o->name; o++) {
 		char left[64];
 
@@ -58,15 +73,28 @@ static int verb_words(const struct cmd *c, int argc, char **argv)
 	return argc > 1 && !strcmp(argv[1], space + 1) ? 2 : 0;
 }
 
-/* "mesh" alone names a family. */
 static int is_family(const char *word)
 {
-	size_t n = strlen(word);
-
 	for (const struct cmd *const *c = commands; *c; c++)
-		if (!strncmp((*c)->verb, word, n) && (*c)->verb[n] == ' ')
+		if (is_in_family(*c, word))
 			return 1;
 	return 0;
+}
+
+/* Words that are no verb: a family alone, with or without --help, or a mistake. */
+static int no_verb(const char *word, const char *next)
+{
+	int asked = next && (!strcmp(next, "--help") || !strcmp(next, "-h"));
+
+	if (!is_family(word)) {
+		(void)fprintf(stderr, "godwit: unknown verb %s; `godwit --help` lists them\n", word);
+		return 2;
+	}
+	if (next && !asked)
+		(void)fprintf(stderr, "godwit %s: unknown verb %s\n", word, next);
+	(void)fprintf(asked ? stdout : stderr, "usage: godwit %s VERB [OPTION…] [ARGUMENT…]\n\n", word);
+	list_verbs(asked ? stdout : stderr, word);
+	return asked ? 0 : 2;
 }
 
 static int option_index(const struct cmd *c, const char *name, size_t n)
@@ -168,9 +196,5 @@ int main(int argc, char **argv)
 		if (words)
 			return run(*c, argc - 1 - words, argv + 1 + words);
 	}
-	if (is_family(argv[1]))
-		(void)fprintf(stderr, "godwit %s: which one?\n", argv[1]);
-	else
-		(void)fprintf(stderr, "godwit: unknown verb %s\n", argv[1]);
-	return usage(stderr, 2);
+	return no_verb(argv[1], argv[2]);
 }

@@ -6,10 +6,18 @@
 #include <unistd.h>
 
 #include "patch/fingerprint.h"
+#include "trust/signed.h"
+#include "trust/tensor_table.h"
+
+static int starts_with(const struct gw_mapping *map, const char *magic)
+{
+	return map->n >= GW_MAGIC_BYTES && !memcmp(map->p, magic, GW_MAGIC_BYTES);
+}
 
 int patch_file_open(struct patch_file *f, struct gw_fs *fs, const char *path, struct gw_diag *why)
 {
 	struct gw_file *file;
+	size_t skip = 0;
 	int err;
 
 	*f = (struct patch_file){.fs = fs};
@@ -20,7 +28,10 @@ int patch_file_open(struct patch_file *f, struct gw_fs *fs, const char *path, st
 	}
 	if (err)
 		return gw_diag_set(why, err, "cannot read %s: %s", path, gw_err_text(err));
-	err = gw_patch_open(&f->pt, f->map.p, f->map.n, why);
+	if (starts_with(&f->map, GW_MAGIC_TENSORS))
+		err = gw_tensor_table_measure(f->map.p, f->map.n, &skip, why);
+	if (!err)
+		err = gw_patch_open(&f->pt, f->map.p + skip, f->map.n - skip, why);
 	if (err) {
 		(void)gw_fs_unmap(fs, &f->map);
 		return gw_diag_wrap(why, err, "%s", path);

@@ -12,6 +12,7 @@ struct patch_file {
 	struct gw_patch *pt;
 };
 
+/* A patch file by itself, or behind the tensor table, as hosts keep it (objects/ID/data). */
 int patch_file_open(struct patch_file *f, struct gw_fs *fs, const char *path, struct gw_diag *why);
 /* GW_ESHRUNK where the file was cut meanwhile; f is closed either way. */
 int patch_file_close(struct patch_file *f, const char *path, struct gw_diag *why);
@@ -25,6 +26,5 @@ json_t *patch_json(const struct gw_patch *pt);
 void patch_table(const struct gw_patch *pt);
 /* One line: changes, size, bits a change, share of the whole. */
 void patch_summary(const struct gw_patch *pt);
-
 
 #endif

@@ -43,6 +43,23 @@ int record_read(struct args *a, const char *path, size_t max, uint8_t **p, size_
 	return read_file(a, path, max, p, n, &mode);
 }
 
+int record_root(struct args *a, const struct gw_digest *pin, struct gw_root *root)
+{
+	const char *path = arg_value(a, "root");
+	uint8_t *p;
+	size_t n;
+	int err;
+
+	if (!path)
+		return gw_diag_set(&a->why, GW_EINVAL, "whom to believe? give --root FILE, the signed root record");
+	err = record_read(a, path, GW_ROOT_MAX, &p, &n);
+	if (err)
+		return err;
+	err = gw_root_open(p, n, pin, root, &a->why);
+	free(p);
+	return err ? gw_diag_wrap(&a->why, err, "%s", path) : 0;
+}
+
 int record_secret_key(struct args *a, const char *path, enum gw_key_kind kind, struct gw_key *k)
 {
 	uint8_t *text;

@@ -9,6 +9,9 @@
 /* The whole file, malloced (at least one byte); GW_ELIMIT beyond max. The message names the path. */
 int record_read(struct args *a, const char *path, size_t max, uint8_t **p, size_t *n);
 
+/* The record that --root names, which the verb declares; with the digest `pin`, where that is not NULL. */
+int record_root(struct args *a, const struct gw_digest *pin, struct gw_root *root);
+
 /* A secret key file of that kind; refused where others than its owner may read it. Wipe it after use. */
 int record_secret_key(struct args *a, const char *path, enum gw_key_kind kind, struct gw_key *k);
 

@@ -70,35 +70,65 @@ static int rises(const struct gw_tensor_row *a, const struct gw_tensor_row *b)
 	return c < 0 || (c == 0 && a->name_bytes < b->name_bytes);
 }
 
-int gw_tensor_table_open(struct gw_tensor_table *t, const void *p, size_t n, struct gw_diag *why)
+/* Every row in turn; r ends behind the last, or with its error. */
+static int walk(struct gw_tensor_table *t, struct gw_rd *r, const void *p, size_t n, struct gw_diag *why)
 {
 	struct gw_tensor_row row = {0}, before = {0};
-	struct gw_rd r;
 	int err;
 
 	memset(t, 0, sizeof *t);
-	if (n > GW_TENSOR_TABLE_MAX)
-		return gw_diag_set(why, GW_ELIMIT, "tensor table refused: %zu bytes, at most %d are allowed", n,
-				   GW_TENSOR_TABLE_MAX);
 	err = gw_magic_check(p, n, GW_MAGIC_TENSORS, "tensor table", why);
 	if (err)
 		return err;
-	gw_rd_init(&r, p, n);
-	(void)gw_rd_bytes(&r, GW_MAGIC_BYTES);
-	t->rows = t->left = gw_rd_u32(&r);
-	t->at = r;
+	gw_rd_init(r, p, n);
+	(void)gw_rd_bytes(r, GW_MAGIC_BYTES);
+	t->rows = t->left = gw_rd_u32(r);
+	t->at = *r;
 	if (t->rows > GW_TENSOR_ROWS_MAX)
-		gw_rd_fail(&r, GW_ELIMIT);
-	for (uint32_t i = 0; !r.err && i < t->rows; i++) {
-		if (!read_row(&r, &row) && i && !rises(&before, &row))
-			gw_rd_fail(&r, GW_EMALFORMED);
+		gw_rd_fail(r, GW_ELIMIT);
+	for (uint32_t i = 0; !r->err && i < t->rows; i++) {
+		if (!read_row(r, &row) && i && !rises(&before, &row))
+			gw_rd_fail(r, GW_EMALFORMED);
 		before = row;
 	}
-	err = gw_rd_end(&r);
-	if (!err)
-		return 0;
+	return 0;
+}
+
+static int refuse(struct gw_tensor_table *t, const struct gw_rd *r, int err, struct gw_diag *why)
+{
 	memset(t, 0, sizeof *t);
-	return gw_diag_set(why, err, "tensor table refused at byte %zu: %s", r.at, gw_err_text(err));
+	return gw_diag_set(why, err, "tensor table refused at byte %zu: %s", r->at, gw_err_text(err));
+}
+
+int gw_tensor_table_open(struct gw_tensor_table *t, const void *p, size_t n, struct gw_diag *why)
+{
+	struct gw_rd r;
+	int err;
+
+	if (n > GW_TENSOR_TABLE_MAX) {
+		memset(t, 0, sizeof *t);
+		return gw_diag_set(why, GW_ELIMIT, "tensor table refused: %zu bytes, at most %d are allowed", n,
+				   GW_TENSOR_TABLE_MAX);
+	}
+	err = walk(t, &r, p, n, why);
+	if (err)
+		return err;
+	err = gw_rd_end(&r);
+	return err ? refuse(t, &r, err, why) : 0;
+}
+
+int gw_tensor_table_measure(const void *p, size_t n, size_t *bytes, struct gw_diag *why)
+{
+	struct gw_tensor_table t;
+	struct gw_rd r;
+	int err = walk(&t, &r, p, n < GW_TENSOR_TABLE_MAX ? n : GW_TENSOR_TABLE_MAX, why);
+
+	if (err)
+		return err;
+	if (r.err)
+		return refuse(&t, &r, r.err, why);
+	*bytes = r.at;
+	return 0;
 }
 
 int gw_tensor_table_next(struct gw_tensor_table *t, struct gw_tensor_row *row)

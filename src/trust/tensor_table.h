@@ -38,6 +38,8 @@ struct gw_tensor_table {
 };
 
 int gw_tensor_table_open(struct gw_tensor_table *t, const void *p, size_t n, struct gw_diag *why);
+/* How many of the n bytes are the table, checked as open does; the payload of the object is behind it. */
+int gw_tensor_table_measure(const void *p, size_t n, size_t *bytes, struct gw_diag *why);
 /* 1 and the next row, or 0 at the end. */
 int gw_tensor_table_next(struct gw_tensor_table *t, struct gw_tensor_row *row);
 

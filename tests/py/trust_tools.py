@@ -169,6 +169,14 @@ def check_verify(d: str, release: bytes) -> None:
     assert stale["records"][0]["fresh"] is False  # expired: never fresh
     assert "not fresh" in good("verify", "--root", root, p["old"])
 
+    held = json.loads(good("inspect", "--root", root, "--json", p["m"]))
+    first = {k: v for k, v in said["records"][0].items() if k not in ("file", "kind")}
+    assert held == {**first, "format": "manifest"} and held["what"] == "anchor" and held["to"] == 3
+    assert held["object_bytes"] == held["tensor_table_bytes"] + held["patch_bytes"]
+    assert "after    " + held["after"] in good("inspect", "--root", root, p["m"])
+    refused(2, "--root", "inspect", p["m"])
+    refused(6, "stranger", "inspect", "--root", root, p["stranger"])
+
     refused(2, "--root", "verify", p["m"])
     refused(6, "stranger", "verify", "--root", root, p["stranger"])
     refused(1, "noise", "verify", "--root", root, p["noise"])

@@ -404,6 +404,22 @@ START_TEST(tensor_tables_read_back_strictly)
 }
 END_TEST
 
+START_TEST(tensor_tables_are_measured_at_the_start_of_an_object)
+{
+	struct gw_wr w;
+	size_t n = 0;
+
+	gw_wr_init(&w, 8192);
+	gw_wr_bytes(&w, fix.table_bytes.p, fix.table_bytes.n);
+	gw_wr_bytes(&w, "payload", 7);
+	ck_assert_int_eq(gw_tensor_table_measure(w.p, w.n, &n, NULL), 0);
+	ck_assert_uint_eq(n, fix.table_bytes.n);
+	for (size_t cut = 0; cut < fix.table_bytes.n; cut++)
+		ck_assert_int_lt(gw_tensor_table_measure(w.p, cut, &n, NULL), 0);
+	gw_wr_free(&w);
+}
+END_TEST
+
 START_TEST(odd_tensor_rows_are_refused)
 {
 	const struct gw_tensor_row good = {"b", 1, 11, 2, 1, {2, 3}, {0, 0}};
@@ -583,6 +599,7 @@ static Suite *suite(void)
 	tcase_add_test(t, odd_heads_are_refused_though_signed);
 	tcase_add_test(t, full_heads_fit);
 	tcase_add_test(t, tensor_tables_read_back_strictly);
+	tcase_add_test(t, tensor_tables_are_measured_at_the_start_of_an_object);
 	tcase_add_test(t, odd_tensor_rows_are_refused);
 	tcase_add_test(t, an_older_head_is_refused);
 	tcase_add_test(t, a_new_root_undoes_a_fast_forward);
