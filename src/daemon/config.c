@@ -25,39 +25,51 @@ enum { KEYS = sizeof keys / sizeof keys[0] };
 /* inih cuts longer lines without a word (ini.h: INI_MAX_LINE 200). */
 enum { LINE_MAX_BYTES = 196 };
 
-static int parse_number(const char *text, const char *const units[], const uint64_t scale[], size_t n, uint64_t *out)
-{
-	char *end;
-	uint64_t v;
+struct unit {
+	const char *name;
+	uint64_t scale;
+};
 
-	if (text[0] < '0' || text[0] > '9' || strlen(text) > 20)
-		return GW_ECONFIG;
-	v = strtoull(text, &end, 10);
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(end, units[i]))
-			return __builtin_mul_overflow(v, scale[i], out) ? GW_ECONFIG : 0;
-	return GW_ECONFIG;
+/* From small to large; the units of a type end with a NULL name. */
+static const struct unit *units_of(enum type t)
+{
+	static const struct unit none[] = {{"", 1}, {NULL, 0}};
+	static const struct unit sizes[] = {{"", 1}, {"K", 1ull << 10}, {"M", 1ull << 20}, {"G", 1ull << 30}, {"T", 1ull << 40},
+					    {NULL, 0}};
+	static const struct unit times[] = {{"ms", 1000000}, {"s", 1000000000}, {"m", 60000000000}, {"h", 3600000000000},
+					    {"d", 86400000000000}, {NULL, 0}};
+
+	return t == BYTES ? sizes : t == DURATION ? times : none;
 }
 
 static int parse_value(const struct key *k, const char *text, uint64_t *v)
 {
-	static const char *const one[] = {""}, *const sizes[] = {"", "K", "M", "G", "T"},
-			  *const times[] = {"ms", "s", "m", "h", "d"};
-	static const uint64_t one_scale[] = {1},
-			      size_scale[] = {1, 1ull << 10, 1ull << 20, 1ull << 30, 1ull << 40},
-			      time_scale[] = {1000000, 1000000000, 60000000000, 3600000000000, 86400000000000};
+	char *end;
+	uint64_t n;
 
-	switch (k->type) {
-	case FLAG:
+	if (k->type == FLAG) {
 		*v = !strcmp(text, "yes");
 		return *v || !strcmp(text, "no") ? 0 : GW_ECONFIG;
-	case BYTES:
-		return parse_number(text, sizes, size_scale, 5, v);
-	case DURATION:
-		return parse_number(text, times, time_scale, 5, v);
-	default:
-		return parse_number(text, one, one_scale, 1, v);
 	}
+	if (text[0] < '0' || text[0] > '9' || strlen(text) > 20)
+		return GW_ECONFIG;
+	n = strtoull(text, &end, 10);
+	for (const struct unit *u = units_of(k->type); u->name; u++)
+		if (!strcmp(end, u->name))
+			return __builtin_mul_overflow(n, u->scale, v) ? GW_ECONFIG : 0;
+	return GW_ECONFIG;
+}
+
+/* As it would be written: in the largest unit that divides it. */
+static const char *format_value(char *buf, size_t cap, enum type t, uint64_t v)
+{
+	const struct unit *best = units_of(t);
+
+	for (const struct unit *u = best; u->name; u++)
+		if (v && v % u->scale == 0)
+			best = u;
+	(void)snprintf(buf, cap, "%llu%s", (unsigned long long)(v / best->scale), best->name);
+	return buf;
 }
 
 static const char *type_name(enum type t)
@@ -71,6 +83,7 @@ static const char *type_name(enum type t)
 static int set(struct gw_config *c, const struct key *k, const char *text, struct gw_diag *why)
 {
 	void *field = (char *)c + k->offset;
+	char low[32], high[32];
 	uint64_t v;
 	size_t n = strlen(text);
 
@@ -84,7 +97,8 @@ static int set(struct gw_config *c, const struct key *k, const char *text, struc
 	if (parse_value(k, text, &v))
 		return gw_diag_set(why, GW_ECONFIG, "%s.%s = %s: not %s", k->section, k->name, text, type_name(k->type));
 	if (v < k->min || v > k->max)
-		return gw_diag_set(why, GW_ECONFIG, "%s.%s = %s: out of its limits", k->section, k->name, text);
+		return gw_diag_set(why, GW_ECONFIG, "%s.%s = %s: out of its limits, %s to %s", k->section, k->name, text,
+				   format_value(low, sizeof low, k->type, k->min), format_value(high, sizeof high, k->type, k->max));
 	memcpy(field, &v, sizeof v);
 	return 0;
 }
@@ -139,7 +153,9 @@ static int on_pair(void *user, const char *section, const char *name, const char
 				       : set(p->c, &keys[i], value, p->why);
 		return !p->err;
 	}
-	p->err = gw_diag_set(p->why, GW_ECONFIG, "%s.%s: no such key", section, name);
+	p->err = section[0] ? gw_diag_set(p->why, GW_ECONFIG, "%s.%s: no such key (godwitd --print-config shows all)", section,
+					  name)
+			    : gw_diag_set(p->why, GW_ECONFIG, "%s stands before any [section]", name);
 	return 0;
 }
 
@@ -155,10 +171,26 @@ static int section_known(const char *line, size_t len)
 	return n == 4 && !memcmp("cost", line + 1, n);
 }
 
+/* "host, trust, …": those of the table, in its order, and cost. */
+static const char *section_names(char *buf, size_t cap)
+{
+	const char *last = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < KEYS; i++) {
+		if (strcmp(last, keys[i].section))
+			n += (size_t)snprintf(buf + n, cap - n, "%s, ", keys[i].section);
+		last = keys[i].section;
+	}
+	(void)snprintf(buf + n, cap - n, "cost");
+	return buf;
+}
+
 /* Refuses what inih would cut, join, misread or pass over. */
 static int check_lines(const char *text, size_t n, const char *name, struct gw_diag *why)
 {
 	unsigned number = 1;
+	char all[256];
 
 	for (size_t at = 0; at < n; number++) {
 		const char *line = text + at, *end = memchr(line, '\n', n - at);
@@ -169,21 +201,13 @@ static int check_lines(const char *text, size_t n, const char *name, struct gw_d
 		if (len > LINE_MAX_BYTES)
 			return gw_diag_set(why, GW_ECONFIG, "%s:%u: longer than %d bytes", name, number, LINE_MAX_BYTES);
 		if (len && line[0] == '[' && !section_known(line, len))
-			return gw_diag_set(why, GW_ECONFIG, "%s:%u: no such section", name, number);
+			return gw_diag_set(why, GW_ECONFIG, "%s:%u: no such section; there are %s", name, number,
+					   section_names(all, sizeof all));
 		if (len && (line[0] == ' ' || line[0] == '\t') && strspn(line, " \t\r") < len)
 			return gw_diag_set(why, GW_ECONFIG, "%s:%u: starts with a space; a line may not go on another", name,
 					   number);
 		at += len + 1;
 	}
-	return 0;
-}
-
-/* What single keys' limits cannot say. */
-static int check_together(const struct gw_config *c, const char *name, struct gw_diag *why)
-{
-	if (c->publish_head_renew > c->publish_head_expiry / 2)
-		return gw_diag_set(why, GW_ECONFIG, "%s: publish.head_renew must be at most half of publish.head_expiry, or one "
-				   "late renewal makes every host stale", name);
 	return 0;
 }
 
@@ -206,7 +230,8 @@ int gw_config_parse(struct gw_config *c, const char *text, size_t n, const char 
 	if (line > 0)
 		return p.err ? gw_diag_wrap(why, p.err, "%s:%d", name, line)
 			     : gw_diag_set(why, GW_ECONFIG, "%s:%d: neither [section] nor key = value", name, line);
-	return check_together(c, name, why);
+	err = gw_config_check(c, why);
+	return err ? gw_diag_wrap(why, err, "%s", name) : 0;
 }
 
 int gw_config_load(struct gw_config *c, struct gw_fs *fs, const char *path, struct gw_diag *why)
@@ -283,5 +308,8 @@ int gw_config_print(FILE *to)
 		if (n >= 0)
 			n = fprintf(to, "# %s%s\n#%s = %s\n", k->help, k->reload ? " (reload)" : "", k->name, k->def);
 	}
+	if (n >= 0)
+		n = fputs("\n[cost]\n# REGION = N: what fetching from that region costs; default: 100, from one's own 0; the cheapest is "
+			  "asked\n#eu-west = 10\n", to);
 	return n < 0 ? GW_EIO : 0;
 }

@@ -39,6 +39,8 @@ struct gw_config {
 void gw_config_defaults(struct gw_config *c);
 /* Defaults, then the text. `name` stands in messages. On error *c is undefined. */
 int gw_config_parse(struct gw_config *c, const char *text, size_t n, const char *name, struct gw_diag *why);
+/* What the limits of single keys cannot say; parse and load do it too. */
+int gw_config_check(const struct gw_config *c, struct gw_diag *why);
 int gw_config_load(struct gw_config *c, struct gw_fs *fs, const char *path, struct gw_diag *why);
 /* Copies into *now the keys that may change in a running daemon. Refuses, naming the key and changing
  * nothing, where another key differs. */

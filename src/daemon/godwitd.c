@@ -101,12 +101,12 @@ static int parse_options(int argc, char **argv, struct options *o, struct gw_dia
 		case 'V':
 			(void)puts("godwitd " PACKAGE_VERSION);
 			exit(0);
-		default: return gw_diag_set(why, GW_EINVAL, "see godwitd --help");
+		default: return gw_diag_set(why, GW_EINVAL, "`godwitd --help` lists the options"); /* getopt named the odd one */
 		}
 	}
 	if (o->base && o->join)
 		return gw_diag_set(why, GW_EINVAL, "--base is for a host without a mesh, --join for one in it");
-	return optind == argc ? 0 : gw_diag_set(why, GW_EINVAL, "unexpected: %s", argv[optind]);
+	return optind == argc ? 0 : gw_diag_set(why, GW_EINVAL, "unexpected: %s; `godwitd --help` lists the options", argv[optind]);
 }
 
 static int take_path(char *out, size_t cap, const char *option, const char *value, struct gw_diag *why)
@@ -118,16 +118,24 @@ static int take_path(char *out, size_t cap, const char *option, const char *valu
 	return 0;
 }
 
-static int load_config(const struct host *h, struct gw_config *cfg, struct gw_diag *why)
+/* The file that is read, or NULL where none was named and the usual one is not there. */
+static const char *config_file(const struct host *h)
 {
 	static const char usual[] = "/etc/godwit/godwit.conf";
 	struct gw_stat st;
-	int err = 0;
 
 	if (h->opt.config)
-		err = gw_config_load(cfg, h->fs, h->opt.config, why);
-	else if (gw_fs_stat(h->fs, usual, &st) == 0)
-		err = gw_config_load(cfg, h->fs, usual, why);
+		return h->opt.config;
+	return gw_fs_stat(h->fs, usual, &st) == GW_ENOENT ? NULL : usual;
+}
+
+static int load_config(const struct host *h, struct gw_config *cfg, struct gw_diag *why)
+{
+	const char *file = config_file(h);
+	int err = 0;
+
+	if (file)
+		err = gw_config_load(cfg, h->fs, file, why);
 	else
 		gw_config_defaults(cfg);
 	if (!err)
@@ -153,21 +161,25 @@ static int log_level(const char *name)
 	return -1;
 }
 
-static int check_log(const struct gw_config *cfg, struct gw_diag *why)
-{
-	if (log_level(cfg->log_level) < 0)
-		return gw_diag_set(why, GW_ECONFIG, "log.level = %s: not error, warning, notice, info or debug", cfg->log_level);
-	if (strcmp(cfg->log_form, "json") && strcmp(cfg->log_form, "text"))
-		return gw_diag_set(why, GW_ECONFIG, "log.form = %s: not text or json", cfg->log_form);
-	return 0;
-}
-
 /* Of a configuration that was checked. */
 static void setup_log(const struct gw_config *cfg)
 {
 	int json = !strcmp(cfg->log_form, "json");
 
 	gw_log_setup((enum gw_log_level)log_level(cfg->log_level), json ? GW_LOG_JSON : GW_LOG_TEXT, "godwitd");
+}
+
+/* For --check: also the key file, which only publishers read. */
+static int check_keys(const struct host *h, struct gw_diag *why)
+{
+	struct gw_key release;
+	int err = h->cfg.publish_policy[0] ? gw_trust_init() : 0;
+
+	if (err || !h->cfg.publish_policy[0])
+		return err;
+	err = gw_identity_release_key(&release, h->fs, &h->cfg, why);
+	gw_key_wipe(&release);
+	return err ? gw_diag_wrap(why, err, "publish.release_key") : 0;
 }
 
 /* --- joining --- */
@@ -236,8 +248,6 @@ static void on_reload(void *ctx, int signo)
 	(void)signo;
 	(void)snprintf(line, sizeof line, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)(gw_clock_mono_ns() / 1000));
 	(void)gw_notify(line);
-	if (!err)
-		err = check_log(next, &why);
 	if (!err)
 		err = gw_config_reload(&h->cfg, next, &why);
 	if (!err)
@@ -308,33 +318,36 @@ int main(int argc, char **argv)
 	gw_log_setup(GW_LOG_INFO, GW_LOG_TEXT, "godwitd");
 	h.fs = gw_fs_os();
 	if (err) {
-		(void)fprintf(stderr, "godwitd: %s\n%s", why.text, usage);
+		(void)fprintf(stderr, "godwitd: %s\n", why.text);
 		return 2;
 	}
 	if (h.opt.print_config)
 		return gw_config_print(stdout) ? 1 : 0;
 	err = load_config(&h, &h.cfg, &why);
-	if (!err)
-		err = check_log(&h.cfg, &why);
-	if (err || h.opt.check) {
-		if (err)
-			(void)fprintf(stderr, "godwitd: %s\n", why.text[0] ? why.text : gw_err_text(err));
-		return err ? 7 : 0;
+	if (!err && h.opt.check)
+		err = check_keys(&h, &why);
+	if (err) {
+		(void)fprintf(stderr, "godwitd: %s\n", why.text[0] ? why.text : gw_err_text(err));
+		return 7;
 	}
+	if (h.opt.check)
+		return printf("%s: good\n", config_file(&h) ? config_file(&h) : "no configuration file, all at its default") < 0;
 	setup_log(&h.cfg);
 	umask(0077);
 	(void)signal(SIGPIPE, SIG_IGN);
 	err = start(&h, &why);
-	if (!err) {
+	if (err) {
+		GW_LOG(GW_LOG_ERR, "cannot start", "error", why.text[0] ? why.text : gw_err_text(err), NULL);
+	} else {
 		(void)gw_notify("READY=1");
 		h.watchdog = (struct gw_timer){.fire = watchdog, .ctx = &h};
 		if (gw_notify_watchdog_ns())
 			watchdog(&h);
 		GW_LOG(GW_LOG_NOTICE, "ready", "host", h.cfg.host_name, "state", h.cfg.host_state, NULL);
 		err = gw_loop_run(h.loop);
+		if (err < 0)
+			GW_LOG(GW_LOG_ERR, "ended", "error", gw_err_text(err), NULL);
 	}
-	if (err < 0)
-		GW_LOG(GW_LOG_ERR, "ended", "error", why.text[0] ? why.text : gw_err_text(err), NULL);
 	gw_core_stop(h.core);
 	gw_alone_stop(h.alone);
 	if (h.loop)

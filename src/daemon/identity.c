@@ -92,6 +92,16 @@ int gw_identity_read_key(struct gw_key *k, struct gw_fs *fs, const char *path, s
 	return err ? gw_diag_wrap(why, err, "%s", path) : 0;
 }
 
+int gw_identity_release_key(struct gw_key *k, struct gw_fs *fs, const struct gw_config *c, struct gw_diag *why)
+{
+	const char *path = c->publish_release_key;
+	int err = gw_identity_read_key(k, fs, path, why);
+
+	if (!err && k->kind != GW_KEY_RELEASE)
+		err = gw_diag_set(why, GW_ECONFIG, "%s does not hold a release key", path);
+	return err;
+}
+
 static int load_key(struct gw_key *k, struct gw_fs *fs, const struct gw_config *c, struct gw_diag *why)
 {
 	char *path = place(c, c->host_identity, "host.key");
@@ -345,11 +355,25 @@ static int store_root(struct join *j, struct gw_diag *why)
 	return err;
 }
 
+/* Said here in the words of the configuration, before anything is signed. */
+static int check_region(const struct join *j, struct gw_diag *why)
+{
+	const char *mine = j->c->host_region, *granted = j->token.grant.region;
+
+	if (mine[0] && granted[0] && strcmp(mine, granted))
+		return gw_diag_set(why, GW_ECONFIG, "host.region is %s, but the token admits hosts of region %s", mine, granted);
+	if (!mine[0] && !granted[0])
+		return gw_diag_set(why, GW_ECONFIG, "host.region is not set, and the token is for any region");
+	return 0;
+}
+
 static int join(struct join *j, const char *token, size_t n, struct gw_diag *why)
 {
 	int err = gw_token_parse(&j->token, token, n, why);
 	int first;
 
+	if (!err)
+		err = check_region(j, why);
 	if (!err)
 		err = load_key(&j->key, j->fs, j->c, why);
 	if (err)

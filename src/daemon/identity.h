@@ -46,6 +46,8 @@ int gw_identity_save_members(struct gw_fs *fs, const struct gw_config *c, const 
 
 /* A secret key from its file; GW_EACCESS where others can read that. */
 int gw_identity_read_key(struct gw_key *k, struct gw_fs *fs, const char *path, struct gw_diag *why);
+/* The one that publish.release_key names. */
+int gw_identity_release_key(struct gw_key *k, struct gw_fs *fs, const struct gw_config *c, struct gw_diag *why);
 /* A whole small file, malloced; GW_ELIMIT above max. */
 int gw_identity_read_file(struct gw_fs *fs, const char *path, size_t max, uint8_t **p, size_t *n, struct gw_diag *why);
 

@@ -166,19 +166,6 @@ static int tell_object(void *ctx, const struct gw_digest *id)
 
 /* --- publishers --- */
 
-static int load_release_key(struct gw_core *c, struct gw_diag *why)
-{
-	const char *path = c->cfg->publish_release_key;
-	int err;
-
-	if (!path[0])
-		return gw_diag_set(why, GW_ECONFIG, "publish.policy is set, so publish.release_key must be too");
-	err = gw_identity_read_key(&c->release, c->fs, path, why);
-	if (!err && c->release.kind != GW_KEY_RELEASE)
-		err = gw_diag_set(why, GW_ECONFIG, "%s does not hold a release key", path);
-	return err;
-}
-
 static int add_publisher(struct gw_core *c, const char *policy, struct gw_diag *why)
 {
 	struct gw_publisher_config cfg = {
@@ -214,7 +201,7 @@ static int make_publishers(struct gw_core *c, struct gw_diag *why)
 
 	if (!list[0])
 		return 0;
-	err = load_release_key(c, why);
+	err = gw_identity_release_key(&c->release, c->fs, c->cfg, why);
 	names = strdup(list);
 	if (!names)
 		err = err ? err : GW_ENOMEM;
