@@ -93,6 +93,8 @@ static void refused(struct gw_board *b, const struct gw_event *ev, struct policy
 		gw_board_refuse(b, &ev->head->id, err);
 	switch (err) {
 	case GW_EROLLBACK:
+		if (ev->host == GW_HOST_SELF)
+			break; /* the one of the slot, when this host's publisher was faster */
 		b->counts.heads_rolled_back++;
 		gw_board_log(b, GW_LOG_WARN, ev->host, "an older head was sent again: refused");
 		if (l && p && p->head)

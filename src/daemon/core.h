@@ -72,6 +72,7 @@ int gw_core_start(struct gw_core **out, struct gw_loop *loop, struct gw_fs *fs, 
 void gw_core_reconfigured(struct gw_core *core);
 /* Says good-bye to the mesh; the loop should turn for a moment after it, so that the words get out. */
 void gw_core_leave(struct gw_core *core);
+/* The end of the loop as well: it must not turn any more, since timers of the machines cannot be taken back. */
 void gw_core_stop(struct gw_core *core);
 
 /* now_ns and wall_ns are filled in. */

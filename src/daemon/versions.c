@@ -92,7 +92,7 @@ static int read_file(struct gw_fs *fs, const char *path, struct gw_table **out, 
 
 struct found {
 	char *path;
-	uint64_t mtime_ns;
+	uint64_t mtime_ns, version;
 };
 
 struct listing {
@@ -119,15 +119,19 @@ static int note_file(void *ctx, const char *name)
 		free(path);
 		return 0;
 	}
-	l->files[l->n++] = (struct found){.path = path, .mtime_ns = st.mtime_ns};
+	l->files[l->n++] = (struct found){.path = path, .mtime_ns = st.mtime_ns,
+					  .version = strtoull(strchr(name, '-') ? strchr(name, '-') + 1 : "", NULL, 10)};
 	return 0;
 }
 
+/* File systems count time in steps of some milliseconds. */
 static int by_age(const void *a, const void *b)
 {
 	const struct found *x = a, *y = b;
 
-	return x->mtime_ns < y->mtime_ns ? -1 : x->mtime_ns > y->mtime_ns;
+	if (x->mtime_ns != y->mtime_ns)
+		return x->mtime_ns < y->mtime_ns ? -1 : 1;
+	return x->version < y->version ? -1 : x->version > y->version;
 }
 
 static int read_all(struct gw_versions *v, struct gw_diag *why)
