@@ -6,6 +6,7 @@
 
 #include "base/hex.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/publish.h"
 #include "daemon/publish_job.h"
 #include "io/os/clock.h"
@@ -117,7 +118,7 @@ static int record_load(struct gw_publisher *p, struct gw_diag *why)
 	if (err == GW_ENOENT) {
 		memset(&p->rec, 0, sizeof p->rec);
 		p->rec.newest = NO_VERSION;
-		p->rec.sequence_limit = p->sequence = gw_clock_wall_ns() / 1000000;
+		p->rec.sequence_limit = p->sequence = gw_clock_wall_ns() / 1000;
 		randombytes_buf(p->rec.run, sizeof p->rec.run);
 		return record_store(p, &p->rec, why);
 	}
@@ -401,27 +402,77 @@ int gw_publisher_publish(struct gw_publisher *p, const struct gw_publish_request
 
 /* --- life --- */
 
+/* What of this run is in the store, against what was published. */
 struct sweep {
 	struct gw_publisher *p;
 	struct gw_diag *why;
+	struct gw_map published; /* ids */
+	uint64_t lowest;         /* version down to which all are known */
 };
 
-/* Objects of this run beyond the record were never published: a manifest for that place will be made anew. */
+/* 0 and the manifest without its digests. */
+static int read_manifest(struct gw_publisher *p, const struct gw_digest *id, struct gw_manifest *m)
+{
+	uint8_t *bytes;
+	size_t n;
+	int err = gw_store_manifest(p->cfg.store, id, &bytes, &n);
+
+	if (err)
+		return err;
+	err = gw_root_open_manifest(p->cfg.root, bytes, n, m, NULL);
+	m->digests = NULL;
+	free(bytes);
+	return err;
+}
+
+static int note_published(struct sweep *s, const struct gw_digest *id)
+{
+	return gw_map_put(&s->published, id->b, sizeof id->b, s, NULL);
+}
+
+/* From the newest back, each names the one before it, as far as they are kept. */
+static int walk_back(struct sweep *s)
+{
+	const struct record *r = &s->p->rec;
+	struct gw_digest at = r->manifest;
+	struct gw_manifest m;
+	int err = 0;
+
+	s->lowest = r->newest == NO_VERSION ? 0 : r->newest + 1;
+	for (uint32_t i = 0; !err && i < r->anchor_count; i++)
+		err = note_published(s, &r->anchors[i].manifest);
+	while (!err && r->newest != NO_VERSION && gw_map_count(&s->published) < GW_STORE_OBJECTS_MAX &&
+	       !read_manifest(s->p, &at, &m)) {
+		err = note_published(s, &at);
+		s->lowest = m.to;
+		at = m.previous;
+	}
+	return err;
+}
+
+/* What a killed or failed publication left: its place was, or will be, taken by another manifest. */
 static int sweep_object(void *ctx, const struct gw_digest *id)
 {
 	struct sweep *s = ctx;
-	struct gw_publisher *p = s->p;
 	struct gw_manifest m;
-	uint8_t *bytes;
-	size_t n;
-	int unpublished;
 
-	if (gw_store_manifest(p->cfg.store, id, &bytes, &n))
-		return 0; /* damaged: opening it will say so */
-	unpublished = !gw_root_open_manifest(p->cfg.root, bytes, n, &m, NULL) &&
-		      !memcmp(m.run, p->rec.run, sizeof m.run) && (p->rec.newest == NO_VERSION || m.to > p->rec.newest);
-	free(bytes);
-	return unpublished ? gw_store_drop(p->cfg.store, id, s->why) : 0;
+	if (read_manifest(s->p, id, &m) || memcmp(m.run, s->p->rec.run, sizeof m.run) || m.to < s->lowest ||
+	    gw_map_get(&s->published, id->b, sizeof id->b))
+		return 0; /* damaged ones too: opening them will say so */
+	return gw_store_drop(s->p->cfg.store, id, s->why);
+}
+
+static int sweep_store(struct gw_publisher *p, struct gw_diag *why)
+{
+	struct sweep s = {.p = p, .why = why};
+	int err;
+
+	gw_map_init(&s.published, gw_fs_nonce(p->cfg.fs));
+	err = walk_back(&s);
+	if (!err)
+		err = gw_store_list(p->cfg.store, sweep_object, &s);
+	gw_map_free(&s.published, NULL);
+	return err;
 }
 
 static int sweep_base(void *ctx, const char *name)
@@ -438,29 +489,33 @@ static int sweep_base(void *ctx, const char *name)
 	return 0;
 }
 
+/* A folder that stays when the power fails, whoever made it and was killed before that. */
+static int make_in(struct gw_fs *fs, const char *parent, const char *name, char **path)
+{
+	int err;
+
+	*path = gw_path_join(parent, name);
+	err = *path ? gw_fs_mkdir(fs, *path) : GW_ENOMEM;
+	return err && err != GW_EEXIST ? err : gw_publish_sync_dir(fs, parent, NULL);
+}
+
 static int make_dir(struct gw_publisher *p, struct gw_diag *why)
 {
-	char *parent = gw_path_join(p->cfg.state, "publish");
-	int err = parent ? gw_fs_mkdir(p->cfg.fs, parent) : GW_ENOMEM;
+	char *parent = NULL;
+	int err = make_in(p->cfg.fs, p->cfg.state, "publish", &parent);
 
-	if (!err || err == GW_EEXIST) {
-		p->dir = gw_path_join(parent, p->cfg.policy);
-		err = p->dir ? gw_fs_mkdir(p->cfg.fs, p->dir) : GW_ENOMEM;
-	}
-	if (err && err != GW_EEXIST) {
-		(void)gw_diag_set(why, err, "cannot make %s/publish/%s: %s", p->cfg.state, p->cfg.policy, gw_err_text(err));
-		free(parent);
-		return err;
-	}
-	(void)gw_publish_sweep(p->cfg.fs, p->dir);
+	if (!err)
+		err = make_in(p->cfg.fs, parent, p->cfg.policy, &p->dir);
 	free(parent);
+	if (err)
+		return gw_diag_set(why, err, "cannot make %s/publish/%s: %s", p->cfg.state, p->cfg.policy, gw_err_text(err));
+	(void)gw_publish_sweep(p->cfg.fs, p->dir);
 	return 0;
 }
 
 int gw_publisher_new(struct gw_publisher **out, const struct gw_publisher_config *cfg, struct gw_diag *why)
 {
 	struct gw_publisher *p = calloc(1, sizeof *p);
-	struct sweep s = {p, why};
 	int err;
 
 	if (!p)
@@ -484,7 +539,7 @@ int gw_publisher_new(struct gw_publisher **out, const struct gw_publisher_config
 	if (!err)
 		err = record_load(p, why);
 	if (!err)
-		err = gw_store_list(cfg->store, sweep_object, &s);
+		err = sweep_store(p, why);
 	if (!err)
 		err = gw_fs_list(cfg->fs, p->dir, sweep_base, p);
 	if (err) {

@@ -13,7 +13,7 @@
  * The first publication of a policy begins a run (a random id) with an anchor. A version whose content is that of the
  * base is not published again, so whoever missed the answer may ask once more. A head lists the two newest anchors.
  *
- * Sequences of heads rise, over restarts and in a later run too: those of a run begin at the milliseconds since the
+ * Sequences of heads rise, over restarts and in a later run too: those of a run begin at the microseconds since the
  * epoch, which no run that began earlier has reached. All on the loop's thread but the job itself.
  */
 #ifndef GW_DAEMON_PUBLISH_H

@@ -105,19 +105,24 @@ static int appear(struct gw_draft *d, const struct gw_manifest *m, struct gw_dia
 
 	if (!path)
 		return GW_ENOMEM;
-	free(d->dir.path);
-	d->dir.path = path;
 	err = gw_fs_stat(s->fs, path, &st);
-	if (!err)
-		return gw_diag_set(why, GW_EEXIST, "this object is in the store already");
-	if (err != GW_ENOENT)
-		return err;
-	err = gw_store_layout(m, &at, &total);
+	if (err != GW_ENOENT) {
+		free(path);
+		return err ? err : gw_diag_set(why, GW_EEXIST, "this object is in the store already");
+	}
+	free(d->dir.path);
+	d->dir.path = strdup(path);
+	err = d->dir.path ? gw_store_layout(m, &at, &total) : GW_ENOMEM;
 	if (!err)
 		err = gw_store_fits(s, total, why);
 	if (!err)
 		err = gw_publish_commit(&d->dir, why);
-	return err ? err : gw_store_note(s, &m->id, total, NULL);
+	if (!err)
+		err = gw_store_note(s, &m->id, total, NULL);
+	if (err) /* it may be there, though not surely */
+		(void)gw_object_remove_files(s->fs, path);
+	free(path);
+	return err;
 }
 
 int gw_draft_commit(struct gw_draft *d, const struct gw_manifest *m, const void *signed_bytes, size_t n,
