@@ -10,6 +10,7 @@
 #include "base/num.h"
 #include "base/publish.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "unit.h"
 
 START_TEST(errors_have_one_row_each)
@@ -189,6 +190,23 @@ START_TEST(hex_refuses_what_is_not_hex)
 }
 END_TEST
 
+START_TEST(any_bytes_become_text)
+{
+	static const char odd[] = "a\xff\xc3\xa4\xe2\x82\xac\n\xf0\x9f";
+	char out[16];
+
+	ck_assert_uint_eq(gw_utf8_clean(out, sizeof out, odd), 10);
+	ck_assert_str_eq(out, "a?\xc3\xa4\xe2\x82\xac???");
+	for (size_t cap = 1; cap < sizeof out; cap++) {
+		size_t n = gw_utf8_clean(out, cap, odd);
+
+		ck_assert_uint_lt(n, cap);
+		ck_assert_uint_eq(strlen(out), n);
+		ck_assert(gw_utf8_ok(out, n)); /* never cut inside a character */
+	}
+}
+END_TEST
+
 START_TEST(paths)
 {
 	char *p = gw_path_dir("a/b/c");
@@ -239,6 +257,7 @@ static Suite *suite(void)
 	tcase_add_test(t, heap_sorts_and_keeps_order_of_equals);
 	tcase_add_test(t, map_agrees_with_an_array);
 	tcase_add_test(t, hex_refuses_what_is_not_hex);
+	tcase_add_test(t, any_bytes_become_text);
 	tcase_add_test(t, paths);
 	tcase_add_test(t, rng_replays);
 	suite_add_tcase(s, t);

@@ -136,6 +136,21 @@ START_TEST(reload_is_all_or_nothing)
 	ck_assert_int_eq(gw_config_parse(&next, "[host]\nname = z\n", 16, "n", NULL), 0);
 	ck_assert_int_eq(gw_config_reload(&c, &next, &why), GW_ECONFIG);
 	ck_assert_str_eq(c.log_level, "debug");
+	/* What a running daemon would not take over is refused, not passed over. */
+	why.text[0] = 0;
+	ck_assert_int_eq(gw_config_parse(&next, "[cost]\nus = 5\n", 14, "n", NULL), 0);
+	ck_assert_int_eq(gw_config_reload(&c, &next, &why), GW_ECONFIG);
+	ck_assert_ptr_nonnull(strstr(why.text, "[cost]"));
+	ck_assert_uint_eq(c.cost_count, 0);
+}
+END_TEST
+
+START_TEST(heads_are_renewed_before_they_expire)
+{
+	ck_assert_int_eq(parse("[publish]\nhead_expiry = 2s\nhead_renew = 1s\n"), 0);
+	why.text[0] = 0;
+	ck_assert_int_eq(parse("[publish]\nhead_expiry = 2s\n"), GW_ECONFIG);
+	ck_assert_ptr_nonnull(strstr(why.text, "publish.head_renew"));
 }
 END_TEST
 
@@ -150,6 +165,7 @@ static Suite *suite(void)
 	tcase_add_test(t, keys_must_fit_together);
 	tcase_add_test(t, the_longest_value_survives_the_reader);
 	tcase_add_test(t, reload_is_all_or_nothing);
+	tcase_add_test(t, heads_are_renewed_before_they_expire);
 	suite_add_tcase(s, t);
 	return s;
 }
