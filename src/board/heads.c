@@ -96,7 +96,8 @@ static void refused(struct gw_board *b, const struct gw_event *ev, struct policy
 		if (ev->host == GW_HOST_SELF)
 			break; /* the one of the slot, when this host's publisher was faster */
 		b->counts.heads_rolled_back++;
-		gw_board_log(b, GW_LOG_WARN, ev->host, "an older head was sent again: refused");
+		if (ev->host != GW_HOST_SELF) /* ours: stored before, and a newer one came while it was verified */
+			gw_board_log(b, GW_LOG_WARN, ev->host, "an older head was sent again: refused");
 		if (l && p && p->head)
 			gw_board_send_head(b, p, l); /* it may only be behind */
 		break;
