@@ -38,6 +38,10 @@ void gw_identity_free(struct gw_identity *id);
  * what came back, checked against the pinned root. */
 int gw_identity_join(struct gw_fs *fs, const struct gw_config *c, const char *token, size_t n, struct gw_diag *why);
 
+/* Members known before: those that were in; after an empty record (n 0) those that were dead; after another those that had
+ * left. The last two must be let in too: should every other host have started again, nobody else would know them. */
+enum { GW_IDENTITY_STATES = 3 };
+
 /* Calls `each` for every stored record; bad ones are skipped, a missing file is no error. */
 int gw_identity_members(struct gw_fs *fs, const struct gw_config *c,
 			int (*each)(void *ctx, const void *record, size_t n), void *ctx, struct gw_diag *why);

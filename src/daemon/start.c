@@ -44,7 +44,8 @@ static int make_folders(const struct gw_config *c, struct gw_fs *fs, struct gw_d
 struct boot {
 	struct gw_core *core;
 	struct gw_member_record *v[BOOTSTRAP_MAX];
-	size_t n;
+	size_t n, of[GW_IDENTITY_STATES]; /* in all; of those in, dead, left */
+	unsigned state;
 };
 
 static int add_bootstrap(void *ctx, const void *bytes, size_t n)
@@ -52,11 +53,16 @@ static int add_bootstrap(void *ctx, const void *bytes, size_t n)
 	struct boot *b = ctx;
 	struct gw_member m;
 
+	if (!n) {
+		b->state += b->state + 1 < GW_IDENTITY_STATES;
+		return 0;
+	}
 	if (b->n == BOOTSTRAP_MAX || gw_member_open(&b->core->identity.root, gw_clock_wall_ns(), bytes, n, &m, NULL))
 		return 0; /* expired, or of another mesh: of no use */
 	if (gw_verify_record(&m, (struct gw_bytes){bytes, n}, &b->v[b->n]))
 		return GW_ENOMEM;
 	b->n++;
+	b->of[b->state]++;
 	gw_links_admit(b->core->links, &m);
 	return 0;
 }
@@ -110,7 +116,9 @@ static int make_node(struct gw_core *c, struct gw_diag *why)
 	if (!err) {
 		cfg.mesh.self = self;
 		cfg.mesh.bootstrap = b->v;
-		cfg.mesh.bootstrap_count = b->n;
+		cfg.mesh.bootstrap_count = b->of[0];
+		cfg.mesh.bootstrap_dead = b->of[1];
+		cfg.mesh.bootstrap_left = b->of[2];
 		cfg.board.freshness_floor_ns = c->cfg->trust_freshness_floor;
 		cfg.swarm.costs = cost;
 		cfg.swarm.budget_bytes = c->cfg->limits_memory / 4;
@@ -227,25 +235,36 @@ static void save_these(struct gw_core *c, const struct gw_bytes *v, size_t n)
 		gw_wr_bytes(&w, one.b, sizeof one.b);
 	}
 	gw_digest_of(w.p, w.n, &all);
-	if (n && !w.err && !gw_digest_equal(&all, &c->saved) && !gw_identity_save_members(c->fs, c->cfg, v, n, NULL))
+	if (!w.err && !gw_digest_equal(&all, &c->saved) && !gw_identity_save_members(c->fs, c->cfg, v, n, NULL))
 		c->saved = all;
 	gw_wr_free(&w);
 }
 
+/* Appends the members of that state; those in are of two. */
+static size_t list_members(const struct gw_roster *r, enum gw_member_state state, struct gw_bytes *v, size_t n)
+{
+	for (gw_host h = 1; h < r->n && n < BOOTSTRAP_MAX; h++) {
+		const struct gw_roster_entry *e = gw_roster_at(r, h);
+
+		if (e && e->record && (e->state == state || (state == GW_MEMBER_ALIVE && gw_roster_is_in(e))))
+			v[n++] = e->record->raw;
+	}
+	return n;
+}
+
+/* The dead and those that left too: should all others start again meanwhile, nobody else would know them and let them in. */
 static void save_members(void *ctx)
 {
 	struct gw_core *c = ctx;
 	const struct gw_roster *r = gw_mesh_roster(gw_node_mesh(c->node));
-	struct gw_bytes *v = calloc(r->n + 1, sizeof *v);
-	size_t n = 0;
+	struct gw_bytes *v = calloc(r->n + GW_IDENTITY_STATES, sizeof *v);
+	size_t n = v ? list_members(r, GW_MEMBER_ALIVE, v, 0) : 0;
 
-	for (gw_host h = 1; v && h < r->n && n < BOOTSTRAP_MAX; h++) {
-		const struct gw_roster_entry *e = gw_roster_at(r, h);
-
-		if (e && e->record && gw_roster_is_in(e))
-			v[n++] = e->record->raw;
+	if (n) {
+		n = list_members(r, GW_MEMBER_DEAD, v, n + 1);
+		n = list_members(r, GW_MEMBER_LEFT, v, n + 1);
+		save_these(c, v, n);
 	}
-	save_these(c, v, n);
 	free(v);
 	gw_links_expire(c->links);
 	(void)gw_timer_set(c->loop, &c->save_timer, gw_loop_now_ns(c->loop) + SAVE_MEMBERS_NS);

@@ -9,15 +9,25 @@
 
 enum { MAGIC = 0x6d657368 };
 
-static int add_bootstrap(struct gw_mesh *m, struct gw_member_record *r)
+static int add_bootstrap(struct gw_mesh *m, struct gw_member_record *r, enum gw_member_state state)
 {
 	struct gw_roster_entry *e;
-	int err = gw_roster_add(&m->roster, r, GW_MEMBER_ALIVE, 0, &e);
+	int err = gw_roster_add(&m->roster, r, state, 0, &e); /* whoever lives has a higher incarnation */
 
 	if (err == GW_EEXIST)
 		return 0;
 	if (!err)
 		e->score = gw_mesh_score(m, r->identity);
+	return err;
+}
+
+static int add_bootstraps(struct gw_mesh *m, const struct gw_mesh_config *c)
+{
+	size_t dead = c->bootstrap_count, left = dead + c->bootstrap_dead, end = left + c->bootstrap_left;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < end; i++)
+		err = add_bootstrap(m, c->bootstrap[i], i < dead ? GW_MEMBER_ALIVE : i < left ? GW_MEMBER_DEAD : GW_MEMBER_LEFT);
 	return err;
 }
 
@@ -39,11 +49,9 @@ int gw_mesh_new(const struct gw_mesh_config *config, struct gw_mesh **out)
 	if (err)
 		goto err0;
 	m->self = gw_roster_at(&m->roster, GW_HOST_SELF);
-	for (size_t i = 0; i < config->bootstrap_count; i++) {
-		err = add_bootstrap(m, config->bootstrap[i]);
-		if (err)
-			goto err0;
-	}
+	err = add_bootstraps(m, config);
+	if (err)
+		goto err0;
 	/* A damaged or lost number is no harm: the others remember a higher one and say so. */
 	if (config->stored.n == 8)
 		m->self->incarnation = gw_le64(config->stored.p);
@@ -124,7 +132,8 @@ static void start(struct gw_mesh *m, const struct gw_event *ev, struct gw_action
 	m->expiry_ns = ev->now_ns;
 	gw_mesh_reincarnate(m, m->self->incarnation, ev->now_ns, out);
 	for (gw_host h = 1; h < m->roster.n; h++)
-		gw_mesh_tell(m, out, GW_EV_MEMBER_UP, m->roster.at[h]);
+		if (gw_roster_is_in(m->roster.at[h]))
+			gw_mesh_tell(m, out, GW_EV_MEMBER_UP, m->roster.at[h]);
 	gw_mesh_links_tick(m, ev->now_ns, out);
 	set_timer(out, ev->now_ns + gw_rng_below(&m->rng, GW_MESH_TICK), TICK_KEY);
 }

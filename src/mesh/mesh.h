@@ -53,9 +53,10 @@ enum {
 struct gw_mesh_config {
 	uint64_t seed;
 	struct gw_member_record *self;
-	struct gw_member_record *const
-		*bootstrap; /* verified records of members to begin with; ours may be among them */
-	size_t bootstrap_count;
+	/* Verified records of members to begin with; ours may be among them. First those that were in when this host knew
+	 * last, then the dead, which are dialled now and then and may come back, then those that had left. */
+	struct gw_member_record *const *bootstrap;
+	size_t bootstrap_count, bootstrap_dead, bootstrap_left;
 	struct gw_bytes stored; /* what was persisted in slot "mesh", or empty */
 };
 

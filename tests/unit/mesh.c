@@ -273,6 +273,45 @@ START_TEST(start_persists_before_it_speaks)
 }
 END_TEST
 
+START_TEST(the_dead_of_a_former_life_come_back)
+{
+	struct gw_member_record *v[4];
+	struct gw_mesh_config c = {
+		.seed = 3, .bootstrap = v + 1, .bootstrap_count = 1, .bootstrap_dead = 1, .bootstrap_left = 1};
+	struct gw_event ev = {.kind = GW_EV_START};
+	const struct gw_roster *r;
+	struct gw_r_member_news n;
+	struct gw_msg m = say(&n, 2, GW_MEMBER_ALIVE, 1);
+	struct bench b = {.now = SECOND};
+
+	for (int i = 0; i < 4; i++)
+		v[i] = record(i, "even", 1);
+	c.self = v[0];
+	gw_actions_init(&b.out);
+	ck_assert_int_eq(gw_mesh_new(&c, &b.m), 0);
+	for (int i = 0; i < 4; i++)
+		gw_member_record_unref(v[i]);
+	r = gw_mesh_roster(b.m);
+	ck_assert_int_eq(gw_roster_at(r, 1)->state, GW_MEMBER_ALIVE);
+	ck_assert_int_eq(gw_roster_at(r, 2)->state, GW_MEMBER_DEAD);
+	ck_assert_int_eq(gw_roster_at(r, 3)->state, GW_MEMBER_LEFT);
+	step(&b, &ev);
+	ck_assert_uint_eq(told(&b, GW_EV_MEMBER_UP)->host, 1);
+	ck_assert_int_eq(gw_roster_is_in(gw_roster_at(r, 2)), 0);
+	/* Both are known, so both are heard when they come. */
+	for (ev.host = 2; ev.host <= 3; ev.host++) {
+		ev.kind = GW_EV_LINK_UP;
+		step(&b, &ev);
+		gw_put_le32(n.identity, ev.host);
+		hear(&b, ev.host, &m);
+		ck_assert_ptr_nonnull(told(&b, GW_EV_MEMBER_UP));
+		ck_assert_uint_eq(told(&b, GW_EV_MEMBER_UP)->host, ev.host);
+		ck_assert_int_eq(gw_roster_is_in(gw_roster_at(r, ev.host)), 1);
+	}
+	end(&b);
+}
+END_TEST
+
 START_TEST(accused_refutes)
 {
 	struct gw_r_member_news n;
@@ -582,6 +621,7 @@ static Suite *suite(void)
 	tcase_add_test(t, equal_rosters_have_equal_digests);
 	tcase_add_test(t, roster_is_bounded);
 	tcase_add_test(t, start_persists_before_it_speaks);
+	tcase_add_test(t, the_dead_of_a_former_life_come_back);
 	tcase_add_test(t, accused_refutes);
 	tcase_add_test(t, silence_is_probed_witnessed_and_accused);
 	tcase_add_test(t, who_hears_from_nobody_accuses_nobody);
