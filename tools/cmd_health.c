@@ -84,14 +84,47 @@ static int add_host(struct mesh *m, const struct gw_r_host_status *s)
 	return 0;
 }
 
+/* "a, b": as many as fit. */
+static const char *names_of(char *buf, size_t cap, const struct gw_m_ctl_policy_states *p)
+{
+	size_t n = 0;
+
+	buf[0] = 0;
+	for (size_t i = 0; i < p->policies.n && n < cap; i++)
+		n += (size_t)snprintf(buf + n, cap - n, "%s%.*s", i ? ", " : "", (int)p->policies.v[i].policy.n,
+				      p->policies.v[i].policy.p);
+	return buf;
+}
+
+/* The one that was asked for, or the only one; none before anything was published. */
+static int choose_policy(const struct gw_m_ctl_policy_states *p, const char *asked, const struct gw_r_policy_state **out,
+			 struct gw_diag *why)
+{
+	char names[300];
+
+	*out = NULL;
+	for (size_t i = 0; i < p->policies.n; i++) {
+		const struct gw_r_policy_state *s = &p->policies.v[i];
+
+		if (!asked || (s->policy.n == strlen(asked) && !memcmp(s->policy.p, asked, s->policy.n)))
+			*out = s;
+	}
+	if (asked && !*out)
+		return gw_diag_set(why, GW_ENOENT, "this host knows no policy %s%s%s", asked, p->policies.n ? "; it knows " : "",
+				   names_of(names, sizeof names, p));
+	if (!asked && p->policies.n > 1)
+		return gw_diag_set(why, GW_EINVAL, "the mesh has several policies: name one with --policy; there are %s",
+				   names_of(names, sizeof names, p));
+	return 0;
+}
+
 static int take_policy(struct mesh *m, const struct gw_m_ctl_policy_states *p, struct args *a)
 {
-	const struct gw_r_policy_state *s = p->policies.v;
+	const struct gw_r_policy_state *s;
+	int err = choose_policy(p, arg_value(a, "policy"), &s, &a->why);
 
-	if (!p->policies.n)
-		return gw_diag_set(&a->why, GW_ENOENT, "no such policy is known here yet");
-	if (p->policies.n > 1)
-		return gw_diag_set(&a->why, GW_EINVAL, "the mesh has %zu policies: name one with --policy", p->policies.n);
+	if (err || !s)
+		return err;
 	copy_text(m->policy, sizeof m->policy, s->policy);
 	(void)gw_hex(m->run, s->run, sizeof s->run);
 	m->head = s->newest == UINT64_MAX ? -1 : (int64_t)s->newest;
@@ -127,12 +160,11 @@ static void count(struct mesh *m)
 
 static int ask(struct mesh *m, struct control *c, struct args *a)
 {
-	const char *policy = arg_value(a, "policy");
 	struct gw_msg q = {.type = GW_MSG_ctl_policies}, r;
 	struct timespec now;
 	int err;
 
-	q.u.ctl_policies.policy = (struct gw_text){policy ? policy : "", policy ? strlen(policy) : 0};
+	q.u.ctl_policies.policy = (struct gw_text){"", 0};
 	err = control_ask(c, &q, GW_MSG_ctl_policy_states, ANSWER_MS, &r, &a->why);
 	if (!err)
 		err = take_policy(m, &r.u.ctl_policy_states, a);
@@ -225,31 +257,58 @@ static void number(char *buf, size_t cap, int64_t v)
 		(void)snprintf(buf, cap, "%lld", (long long)v);
 }
 
-static void host_row(const struct mesh *m, const struct host *h)
+/* How wide the columns of names are. */
+struct widths {
+	int region, island, host;
+};
+
+static int wider(int width, const char *text)
+{
+	int n = (int)strlen(text);
+
+	return n > width ? n : width;
+}
+
+static void host_row(const struct mesh *m, const struct host *h, const struct widths *w)
 {
 	char served[24], fetched[24], behind[24], rx[32], tx[32], brx[32], btx[32];
 
 	number(served, sizeof served, h->served);
 	number(fetched, sizeof fetched, h->fetched);
 	number(behind, sizeof behind, h->served < 0 || m->head < 0 ? -1 : m->head - h->served);
-	(void)printf("%-10s %-12s %-14s %-11s %6s %7s %4s %9s %9s %9s %9s %8.1f %8.1f  %s\n", h->region,
-		     h->island[0] ? h->island : "-", h->name, gw_host_state_name(h->state), served, fetched, behind,
+	(void)printf("%-*s  %-*s  %-*s  %-11s %6s %7s %4s %9s %9s %9s %9s %8.1f %8.1f%s%s\n", w->region, h->region, w->island,
+		     h->island[0] ? h->island : "-", w->host, h->name, gw_host_state_name(h->state), served, fetched, behind,
 		     human_bytes(rx, h->rx_bytes), human_bytes(tx, h->tx_bytes), human_bytes(brx, h->border_rx_bytes),
 		     human_bytes(btx, h->border_tx_bytes), (double)h->last_apply_ns / 1e6, (double)h->last_pause_ns / 1e6,
-		     h->error);
+		     h->error[0] ? "  " : "", h->error);
 }
 
-static void mesh_table(const struct mesh *m)
+static void head_line(const struct mesh *m)
 {
-	if (m->head < 0)
+	if (!m->policy[0])
+		(void)printf("nothing is published yet, as far as this host knows\n");
+	else if (m->head < 0)
 		(void)printf("policy %s: no head is known yet\n", m->policy);
 	else
 		(void)printf("policy %s  run %.8s  head %lld, %.0f s old, %s\n", m->policy, m->run, (long long)m->head,
 			     seconds(m->now_ns, m->created_ns), m->stale ? "EXPIRED" : "fresh");
-	(void)printf("%-10s %-12s %-14s %-11s %6s %7s %4s %9s %9s %9s %9s %8s %8s  %s\n", "REGION", "ISLAND", "HOST", "STATE",
-		     "SERVED", "FETCHED", "LAG", "RX", "TX", "BORDER-RX", "BORDER-TX", "APPLY-MS", "PAUSE-MS", "TROUBLE");
+}
+
+static void mesh_table(const struct mesh *m)
+{
+	struct widths w = {6, 6, 4};
+
+	head_line(m);
+	for (size_t i = 0; i < m->n; i++) {
+		w.region = wider(w.region, m->hosts[i].region);
+		w.island = wider(w.island, m->hosts[i].island);
+		w.host = wider(w.host, m->hosts[i].name);
+	}
+	(void)printf("%-*s  %-*s  %-*s  %-11s %6s %7s %4s %9s %9s %9s %9s %8s %8s  %s\n", w.region, "REGION", w.island, "ISLAND",
+		     w.host, "HOST", "STATE", "SERVED", "FETCHED", "LAG", "RX", "TX", "BORDER-RX", "BORDER-TX", "APPLY-MS",
+		     "PAUSE-MS", "TROUBLE");
 	for (size_t i = 0; i < m->n; i++)
-		host_row(m, &m->hosts[i]);
+		host_row(m, &m->hosts[i], &w);
 	(void)printf("%zu hosts: %u serve the head, %u stale, %u poisoned, %u unreachable\n", m->n, m->serving, m->stale_hosts,
 		     m->poisoned, m->unreachable);
 }
@@ -268,7 +327,7 @@ static int run(struct args *a)
 		err = print_json(mesh_json(&m), &a->why);
 	else if (!err)
 		mesh_table(&m);
-	if (!err && (m.poisoned || m.unreachable || m.stale))
+	if (!err && (m.poisoned || m.unreachable || m.stale || m.stale_hosts))
 		a->exit_code = 4;
 	free(m.hosts);
 	return err;

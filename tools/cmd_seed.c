@@ -58,14 +58,18 @@ static void show(const struct gw_m_ctl_published *p)
 			     (unsigned long long)p->version, (int)p->policy.n, p->policy.p);
 		return;
 	}
-	(void)printf("published version %llu of %.*s: %s %s for %s of weights (1/%.0f), %llu of %llu elements changed",
-		     (unsigned long long)p->version, (int)p->policy.n, p->policy.p, p->anchor ? "an anchor of" : "a patch of",
-		     human_bytes(patch, p->patch_bytes), human_bytes(full, p->full_bytes),
-		     p->patch_bytes ? (double)p->full_bytes / (double)p->patch_bytes : 0.0, (unsigned long long)p->changed,
-		     (unsigned long long)p->elements);
+	(void)printf("published version %llu of %.*s: ", (unsigned long long)p->version, (int)p->policy.n, p->policy.p);
+	(void)human_bytes(patch, p->patch_bytes);
+	(void)human_bytes(full, p->full_bytes);
+	if (p->anchor)
+		(void)printf("an anchor, %s for %s of weights", patch, full);
+	else
+		(void)printf("%llu of %llu elements changed, a patch of %s (1/%.0f of %s)", (unsigned long long)p->changed,
+			     (unsigned long long)p->elements, patch,
+			     p->patch_bytes ? (double)p->full_bytes / (double)p->patch_bytes : 0.0, full);
 	if (!p->anchor && p->changed)
-		(void)printf(", %.2f bits each", 8.0 * (double)p->patch_bytes / (double)p->changed);
-	(void)printf("; %u pieces, %.2f s\n", p->pieces, (double)p->took_ns / 1e9);
+		(void)printf(", %.2f bits a change", 8.0 * (double)p->patch_bytes / (double)p->changed);
+	(void)printf("; %u piece%s, %.2f s\n", p->pieces, p->pieces == 1 ? "" : "s", (double)p->took_ns / 1e9);
 }
 
 static int run_publish(struct args *a)

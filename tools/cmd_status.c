@@ -119,29 +119,44 @@ static const char *number_of(char *buf, const json_t *o, const char *key)
 	return buf;
 }
 
+static void show_engine(const json_t *e)
+{
+	char x[32], y[32], z[32];
+
+	if (!strcmp(string_of(e, "state"), "detached"))
+		(void)printf("engine: none is attached\n");
+	else
+		(void)printf("engine: %s %s, serves %s, staged %s, ranks %s, last pause %.1f ms\n", string_of(e, "state"),
+			     string_of(e, "name"), number_of(x, e, "served"), number_of(y, e, "staged"), number_of(z, e, "ranks"),
+			     json_real_value(json_object_get(e, "last_pause_ms")));
+	if (strlen(string_of(e, "last_error")) > 1)
+		(void)printf("  last error: %s\n", string_of(e, "last_error"));
+}
+
 static void show(const json_t *doc)
 {
-	const json_t *e = json_object_get(doc, "engine"), *v;
+	const json_t *v;
 	char x[32], y[32], z[32], b[32];
 	size_t i;
 
-	(void)printf("engine: %s %s, serves %s, staged %s, ranks %s, last pause %.1f ms\n", string_of(e, "state"),
-		     string_of(e, "name"), number_of(x, e, "served"), number_of(y, e, "staged"), number_of(z, e, "ranks"),
-		     json_real_value(json_object_get(e, "last_pause_ms")));
-	if (string_of(e, "last_error")[0])
-		(void)printf("  last error: %s\n", string_of(e, "last_error"));
+	show_engine(json_object_get(doc, "engine"));
+	if (!json_array_size(json_object_get(doc, "policies")))
+		(void)printf("no policy is known yet\n");
 	json_array_foreach(json_object_get(doc, "policies"), i, v)
 		(void)printf("policy %s: newest %s%s, fetched %s, served %s%s%s\n", string_of(v, "policy"),
 			     number_of(x, v, "newest"), json_is_true(json_object_get(v, "stale")) ? " (head expired)" : "",
 			     number_of(y, v, "fetched"), number_of(z, v, "served"),
 			     json_is_true(json_object_get(v, "no_path")) ? ", no signed path to the newest" : "",
 			     json_is_true(json_object_get(v, "publishes")) ? ", published here" : "");
-	json_array_foreach(json_object_get(doc, "objects"), i, v)
-		(void)printf("  %-10s %-16s %s -> %s  %9s  %lld of %lld pieces\n", string_of(v, "kind"), string_of(v, "policy"),
-			     number_of(x, v, "from"), number_of(y, v, "to"),
+	json_array_foreach(json_object_get(doc, "objects"), i, v) {
+		(void)printf("  %-10s %-16s %s", string_of(v, "kind"), string_of(v, "policy"), number_of(y, v, "to"));
+		if (strcmp(string_of(v, "kind"), "anchor") != 0)
+			(void)printf(" from %s", number_of(x, v, "from"));
+		(void)printf("  %s, %lld of %lld pieces here\n",
 			     human_bytes(b, (uint64_t)json_integer_value(json_object_get(v, "bytes"))),
 			     (long long)json_integer_value(json_object_get(v, "have")),
 			     (long long)json_integer_value(json_object_get(v, "pieces")));
+	}
 }
 
 static int run(struct args *a)

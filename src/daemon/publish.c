@@ -319,6 +319,21 @@ static int task_work(struct gw_job *job, unsigned worker)
 	return gw_publish_job_run(&t->work);
 }
 
+/* Who asked is told too; this is for whoever reads the log later. */
+static void log_result(const struct gw_publisher *p, const struct gw_publish_result *r)
+{
+	char version[24], bytes[24];
+
+	(void)snprintf(version, sizeof version, "%llu", (unsigned long long)r->version);
+	(void)snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)r->object_bytes);
+	if (r->err)
+		GW_LOG(GW_LOG_ERR, "not published", "policy", p->cfg.policy, "error",
+		       r->why.text[0] ? r->why.text : gw_err_text(r->err), NULL);
+	else if (!r->already)
+		GW_LOG(GW_LOG_NOTICE, r->anchor ? "an anchor is published" : "a version is published", "policy", p->cfg.policy,
+		       "version", version, "bytes", bytes, NULL);
+}
+
 static void task_done(struct gw_job *job, int err)
 {
 	struct task *t = (struct task *)(void *)job;
@@ -330,6 +345,7 @@ static void task_done(struct gw_job *job, int err)
 	if (t->work.result.already)
 		t->work.result.version = p->rec.newest;
 	t->work.result.err = err;
+	log_result(p, &t->work.result);
 	t->done(t->ctx, &t->work.result);
 	free(t->work.signed_bytes);
 	free(t->source);
