@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -115,6 +116,18 @@ def ranks(host: Host) -> None:
         e.close()
 
 
+def example(host: Host, patch: Path) -> None:
+    """example.py, as the README has it run: from the checkpoint folder, through one version."""
+    argv = [sys.executable, str(HERE / "example.py"), str(host.dir / "run/godwitd.sock"), str(SERIES / "v0"), "1"]
+    with subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(HERE)}, stdout=subprocess.PIPE, text=True) as run:
+        host.serving(0)
+        host.apply(patch, 0, 1)
+        said, _ = run.communicate(timeout=60)
+    assert run.returncode == 0, said
+    lines = said.splitlines()
+    assert lines[0].startswith("version 0, digest ") and lines[2].startswith("version 1, digest "), said
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as work, Host() as host:
         patch = Path(work) / "patch"
@@ -123,6 +136,7 @@ def main() -> None:
         what_fails(host)
         ranks(host)
         one_engine(host, patch)
+        example(host, patch)
     print("ok")
 
 
