@@ -28,7 +28,7 @@ int gw_notify(const char *state)
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return gw_err_from_errno(errno);
-	sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&a,
+	sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT, (const struct sockaddr *)&a,
 		      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
 	err = sent < 0 ? gw_err_from_errno(errno) : 1;
 	(void)close(fd);
