@@ -58,11 +58,12 @@ static void fire(void *ctx, uint64_t key)
 	gw_core_put(ctx, &ev);
 }
 
-static void log_action(const struct gw_core *c, const struct gw_action *act)
+static void log_action(struct gw_core *c, const struct gw_action *act)
 {
 	const struct gw_roster_entry *e = gw_roster_at(gw_mesh_roster(gw_node_mesh(c->node)), act->host);
 
-	GW_LOG((enum gw_log_level)act->level, act->text, "host", e && e->record ? e->record->name : "-", NULL);
+	if (gw_quiet_may_say(&c->quiet, act->text, gw_clock_mono_ns()))
+		GW_LOG((enum gw_log_level)act->level, act->text, "host", e && e->record ? e->record->name : "-", NULL);
 }
 
 static void answer_health(struct gw_core *c, const struct gw_action *act)

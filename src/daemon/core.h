@@ -12,6 +12,7 @@
 #include "daemon/identity.h"
 #include "daemon/objects.h"
 #include "daemon/publish.h"
+#include "daemon/quiet.h"
 #include "daemon/sink.h"
 #include "daemon/slots.h"
 #include "daemon/verify.h"
@@ -50,6 +51,7 @@ struct gw_core {
 	struct gw_actions actions;
 	struct gw_objects *objects;
 	struct gw_verify verify;
+	struct gw_quiet quiet;
 	struct gw_links *links;
 	struct gw_island *island;
 	struct gw_engine_requests *engine_requests;

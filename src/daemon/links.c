@@ -30,7 +30,6 @@ struct gw_links {
 	struct gw_join *join;
 	struct gw_map by_curve, by_identity;
 	struct gw_arena arena;
-	uint64_t bad_frames;
 };
 
 static struct peer *peer_of(const struct gw_links *l, gw_host host)
@@ -50,6 +49,18 @@ static gw_host host_of(const struct gw_links *l, const uint8_t curve[32])
 
 /* --- in --- */
 
+/* About whoever is at the other end; `event` is constant text. */
+static void warn(struct gw_links *l, const uint8_t key[GW_NET_KEY], const char *event, const char *reason)
+{
+	const struct peer *p = gw_map_get(&l->by_curve, key, 32);
+	const struct gw_roster_entry *e = gw_roster_at(gw_mesh_roster(gw_node_mesh(l->core->node)), host_of(l, key));
+	char id[GW_KEY_ID_CHARS];
+
+	if (gw_quiet_may_say(&l->core->quiet, event, gw_clock_mono_ns()))
+		GW_LOG(GW_LOG_WARN, event, "host", e && e->record ? e->record->name : p ? gw_key_id(id, p->identity) : "unknown",
+		       "reason", reason, NULL);
+}
+
 static void on_frame(void *ctx, const uint8_t key[GW_NET_KEY], enum gw_channel channel, const uint8_t *p, size_t n)
 {
 	struct gw_links *l = ctx;
@@ -63,8 +74,8 @@ static void on_frame(void *ctx, const uint8_t key[GW_NET_KEY], enum gw_channel c
 	err = gw_msg_decode(p, n, &l->arena, &m);
 	if (!err)
 		gw_core_put(l->core, &ev);
-	else if (err != GW_EUNKNOWN && !(l->bad_frames++ & 0xff)) /* a newer host may send what we do not know */
-		GW_LOG(GW_LOG_WARN, "a message does not decode", "error", gw_err_text(err), NULL);
+	else if (err != GW_EUNKNOWN) /* a newer host may send what we do not know */
+		warn(l, key, "a message does not decode", gw_err_text(err));
 	gw_arena_reset(&l->arena);
 }
 
@@ -95,12 +106,7 @@ static void on_writable(void *ctx, const uint8_t key[GW_NET_KEY], enum gw_channe
 
 static void on_bad(void *ctx, const uint8_t key[GW_NET_KEY], const char *reason)
 {
-	struct gw_links *l = ctx;
-	const struct peer *p = gw_map_get(&l->by_curve, key, 32);
-	char id[GW_KEY_ID_CHARS];
-
-	GW_LOG(GW_LOG_WARN, "a connection was dropped", "host", p ? gw_key_id(id, p->identity) : "unknown", "reason", reason,
-	       NULL);
+	warn(ctx, key, "a connection was dropped", reason);
 }
 
 /* --- out --- */

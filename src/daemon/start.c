@@ -322,7 +322,7 @@ static int make_parts(struct gw_core *c, struct gw_diag *why)
 	if (!err)
 		err = make_node(c, why);
 	c->verify = (struct gw_verify){.workers = c->workers, .root = &c->identity.root, .sink = gw_core_sink(c),
-				       .member = admit, .member_ctx = c};
+				       .member = admit, .member_ctx = c, .quiet = &c->quiet};
 	objects.workers = c->workers;
 	objects.store = c->store;
 	if (!err)

@@ -82,6 +82,11 @@ static void refuse(struct gw_verify *v, gw_host host, uint64_t key, int err)
 	v->sink.put(v->sink.ctx, &ev);
 }
 
+static int may_say(const struct gw_verify *v, enum gw_action_kind kind)
+{
+	return !v->quiet || gw_quiet_may_say(v->quiet, what(kind), gw_clock_mono_ns());
+}
+
 static void done(struct gw_job *job, int err)
 {
 	struct job *j = (struct job *)(void *)job;
@@ -100,7 +105,7 @@ static void done(struct gw_job *job, int err)
 		j->v->sink.put(j->v->sink.ctx, &ev);
 	}
 	if (err) {
-		if (err != GW_EINTR) /* the process ends */
+		if (err != GW_EINTR && may_say(j->v, j->kind)) /* EINTR: the process ends */
 			GW_LOG(GW_LOG_WARN, what(j->kind), "error", j->why.text[0] ? j->why.text : gw_err_text(err), NULL);
 		refuse(j->v, j->host, j->key, err);
 	}

@@ -5,6 +5,7 @@
 #ifndef GW_DAEMON_VERIFY_H
 #define GW_DAEMON_VERIFY_H
 
+#include "daemon/quiet.h"
 #include "daemon/sink.h"
 #include "io/os/worker.h"
 #include "mesh/record.h"
@@ -21,6 +22,7 @@ struct gw_verify {
 	/* Called, on the loop's thread, for every member record that verified, before its event. */
 	void (*member)(void *ctx, const struct gw_member *m);
 	void *member_ctx;
+	struct gw_quiet *quiet; /* NULL: every refusal has its line */
 	unsigned pending;
 };
 

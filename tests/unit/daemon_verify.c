@@ -156,6 +156,24 @@ START_TEST(too_many_at_once_are_refused_for_now)
 }
 END_TEST
 
+START_TEST(the_log_cannot_be_flooded)
+{
+	static const char one[] = "one", two[] = "two";
+	static char many[GW_QUIET_EVENTS + 9][2];
+	struct gw_quiet q = {0};
+	int said = 0;
+
+	for (int i = 0; i < 1000; i++)
+		said += gw_quiet_may_say(&q, one, 5);
+	ck_assert_int_eq(said, GW_QUIET_LINES);
+	ck_assert(gw_quiet_may_say(&q, two, 5)); /* another event is heard all the same */
+	ck_assert(!gw_quiet_may_say(&q, one, 4 + GW_QUIET_NS));
+	ck_assert(gw_quiet_may_say(&q, one, 5 + GW_QUIET_NS));
+	for (size_t i = 0; i < sizeof many / sizeof many[0]; i++)
+		ck_assert(gw_quiet_may_say(&q, many[i], 6 + GW_QUIET_NS));
+}
+END_TEST
+
 TCase *daemon_verify_tests(void)
 {
 	TCase *t = tcase_create("verify");
@@ -168,5 +186,6 @@ TCase *daemon_verify_tests(void)
 	tcase_add_test(t, any_flipped_bit_of_a_member_record_is_refused);
 	tcase_add_test(t, records_do_not_stand_in_for_each_other);
 	tcase_add_test(t, too_many_at_once_are_refused_for_now);
+	tcase_add_test(t, the_log_cannot_be_flooded);
 	return t;
 }
