@@ -211,6 +211,9 @@ void gw_links_connect(struct gw_links *l, gw_host host)
 
 	if (p && p->control[0] && !gw_peers_connect(l->peers, p->curve, p->control, p->bulk, &why))
 		return;
+	/* A host that cannot be dialled is linked by what it opened itself, and it is the one to keep that. */
+	if (p && !p->control[0] && gw_peers_linked(l->peers, p->curve, GW_CHANNEL_CONTROL))
+		return;
 	if (why.text[0])
 		GW_LOG(GW_LOG_WARN, "a link cannot be opened", "error", why.text, NULL);
 	gw_core_put(l->core, &down);
