@@ -283,10 +283,11 @@ static int c_pwrite(struct gw_fs *fs, struct gw_file *f, const void *p, size_t n
 		return err;
 	if (v == DO_HALF)
 		n /= 2;
+	if (!n)
+		return err;
 	grow(node, at + n);
 	memcpy(node->seen + at, p, n);
-	if (n)
-		memset(node->dirty + at / SECTOR, 1, sectors(at + n) - at / SECTOR);
+	memset(node->dirty + at / SECTOR, 1, sectors(at + n) - at / SECTOR);
 	if (at + n > node->seen_size) {
 		node->seen_size = at + n;
 		node->size_dirty = 1;

@@ -135,7 +135,7 @@ static void flip(struct gw_rng *r, struct gw_arena *a, const struct gw_msg *m, c
 		size_t at = gw_rng_below(r, frame->n < 400 || i % 2 ? frame->n : 400);
 		uint8_t was = frame->p[at];
 
-		frame->p[at] = i % 3 ? was ^ (uint8_t)(1 << gw_rng_below(r, 8)) : (uint8_t)gw_rng_u64(r);
+		frame->p[at] = (uint8_t)(i % 3 ? was ^ 1u << gw_rng_below(r, 8) : gw_rng_u64(r));
 		(void)decode(frame->p, frame->n);
 		if (i % 4)
 			frame->p[at] = was;
