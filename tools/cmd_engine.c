@@ -6,7 +6,6 @@
 #include "base/hex.h"
 #include "cmd.h"
 #include "control.h"
-#include "engine/table.h"
 
 #define OPT_RUN CONTROL_OPTION_RUN
 #define OPT_TIMEOUT {"timeout", "S", "give up after that long (default: wait)"}

@@ -66,14 +66,12 @@ void gw_board_free(struct gw_board *b);
  * rest. GW_ENOMEM: the actions must be dropped and the process should restart. */
 int gw_board_step(struct gw_board *b, const struct gw_event *ev, struct gw_actions *out);
 
-#define GW_BOARD_NO_VERSION UINT64_MAX
-
 struct gw_board_policy {
 	const char *policy;
 	const uint8_t *run;	    /* 16 bytes */
 	const struct gw_head *head; /* NULL while none is known */
 	int stale;		    /* the head is expired, or there is none */
-	uint64_t served;	    /* versions, or GW_BOARD_NO_VERSION */
+	uint64_t served;	    /* versions, or GW_VERSION_NONE */
 	uint64_t fetched;	    /* the newest version for which a whole path is here */
 	uint32_t steps;		    /* left on the path; 0 when there is none or nothing to do */
 	uint64_t path_bytes;	    /* of the objects on it that are not whole */

@@ -48,7 +48,7 @@ static struct policy *policy_make(struct gw_board *b, const char *name)
 		return NULL;
 	}
 	memcpy(p->name, name, strlen(name) + 1);
-	p->fetched = GW_BOARD_NO_VERSION;
+	p->fetched = GW_VERSION_NONE;
 	b->policies[b->policy_count++] = p;
 	return p;
 }

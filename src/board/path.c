@@ -29,7 +29,7 @@ uint64_t gw_board_served_version(const struct gw_board *b, const uint8_t run[GW_
 	for (i = 0; i < b->served_count; i++)
 		if (memcmp(b->served[i].run, run, GW_RUN_BYTES) == 0)
 			return b->served[i].version;
-	return GW_BOARD_NO_VERSION;
+	return GW_VERSION_NONE;
 }
 
 static size_t node_find(const struct graph *g, uint64_t version)
@@ -67,8 +67,8 @@ static void graph_make(const struct gw_board *b, const struct policy *p, struct 
 
 	g->n = 1;
 	g->edge_count = 0;
-	g->version[NOTHING] = GW_BOARD_NO_VERSION;
-	if (served != GW_BOARD_NO_VERSION)
+	g->version[NOTHING] = GW_VERSION_NONE;
+	if (served != GW_VERSION_NONE)
 		node_of(g, served);
 	while ((me = gw_map_next(&b->entries, &at)) && g->n + 2 <= NODES_MAX) {
 		struct entry *e = me->value;
@@ -92,7 +92,7 @@ static void shortest(const struct gw_board *b, const struct policy *p, struct gr
 	size_t i, k;
 
 	for (i = 0; i < g->n; i++) {
-		g->dist[i] = i == NOTHING || (served != GW_BOARD_NO_VERSION && g->version[i] == served) ? 0 : FAR;
+		g->dist[i] = i == NOTHING || (served != GW_VERSION_NONE && g->version[i] == served) ? 0 : FAR;
 		g->via[i] = NULL;
 		g->done[i] = 0;
 	}
@@ -121,9 +121,9 @@ static void fetched_version(const struct gw_board *b, struct policy *p, struct g
 	size_t i;
 
 	shortest(b, p, g, 1);
-	p->fetched = GW_BOARD_NO_VERSION;
+	p->fetched = GW_VERSION_NONE;
 	for (i = 1; i < g->n; i++)
-		if (g->dist[i] != FAR && (p->fetched == GW_BOARD_NO_VERSION || g->version[i] > p->fetched))
+		if (g->dist[i] != FAR && (p->fetched == GW_VERSION_NONE || g->version[i] > p->fetched))
 			p->fetched = g->version[i];
 }
 
@@ -134,7 +134,7 @@ static size_t farthest(const struct gw_board *b, const struct policy *p, const s
 	size_t i, best = 0;
 
 	for (i = 1; i < g->n; i++)
-		if (g->dist[i] != FAR && (served == GW_BOARD_NO_VERSION || g->version[i] > served) &&
+		if (g->dist[i] != FAR && (served == GW_VERSION_NONE || g->version[i] > served) &&
 		    (!best || g->version[i] > g->version[best]))
 			best = i;
 	return best;

@@ -293,7 +293,7 @@ static uint64_t floor_version(const struct gw_board *b, const struct policy *p)
 
 	if (!p->head->anchor_count)
 		return low;
-	if (served != GW_BOARD_NO_VERSION)
+	if (served != GW_VERSION_NONE)
 		need = gw_min_u64(need, served);
 	for (i = 0; i < p->head->anchor_count; i++) {
 		need = gw_min_u64(need, p->head->anchors[i].to);
@@ -361,7 +361,7 @@ static int is_over(const struct gw_board *b, const struct entry *e)
 			continue;
 		if (memcmp(p->head->run, e->m.run, GW_RUN_BYTES) != 0)
 			return e->m.created_ns < p->head->created_ns &&
-			       gw_board_served_version(b, e->m.run) == GW_BOARD_NO_VERSION;
+			       gw_board_served_version(b, e->m.run) == GW_VERSION_NONE;
 		if (gw_digest_equal(&p->path_told, &e->m.id) &&
 		    gw_board_served_version(b, e->m.run) != p->head->newest)
 			return 0; /* the engine may be at it */

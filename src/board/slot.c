@@ -62,7 +62,7 @@ static int load_one(struct gw_board *b, struct gw_rd *r, struct gw_diag *why)
 	if (!p)
 		return GW_ENOMEM;
 	b->policies[b->policy_count++] = p;
-	p->fetched = GW_BOARD_NO_VERSION;
+	p->fetched = GW_VERSION_NONE;
 	n = gw_rd_u8(r);
 	name = gw_rd_bytes(r, n);
 	counters = gw_rd_bytes(r, GW_COUNTERS_BYTES);

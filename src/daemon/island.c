@@ -413,7 +413,7 @@ static void hook_changed(void *ctx)
 {
 	struct gw_island *i = ctx;
 	struct gw_attach_status st;
-	struct gw_event ev = {.kind = GW_EV_SERVED, .run = i->served_run, .version = GW_BOARD_NO_VERSION};
+	struct gw_event ev = {.kind = GW_EV_SERVED, .run = i->served_run, .version = GW_VERSION_NONE};
 
 	gw_attach_status(i->attach, &st);
 	/* One that came with weights of no version changes nothing for the board: it has said what leads to the first. */

@@ -166,7 +166,7 @@ static void fill_policy(struct gw_requests *r, const struct gw_board_policy *b, 
 	memset(s, 0, sizeof *s);
 	s->policy = text(b->policy);
 	memcpy(s->run, b->run, sizeof s->run);
-	s->newest = b->head ? b->head->newest : GW_BOARD_NO_VERSION;
+	s->newest = b->head ? b->head->newest : GW_VERSION_NONE;
 	s->sequence = b->head ? b->head->sequence : 0;
 	s->created_ns = b->head ? b->head->created_ns : 0;
 	s->expires_ns = b->head ? b->head->expires_ns : 0;

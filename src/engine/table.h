@@ -15,13 +15,13 @@
 #include "patch/patch.h"
 #include "trust/tensor_table.h"
 #include "weights/dtype.h"
+#include "wire/msg.h"
 
 enum {
 	GW_TABLE_DIMS_MAX = GW_TENSOR_RANK_MAX,
 	GW_TABLE_NAME_MAX = GW_TENSOR_NAME_MAX,
 	GW_TABLE_ROWS_MAX = GW_TENSOR_ROWS_MAX,
 };
-#define GW_VERSION_NONE UINT64_MAX
 
 struct gw_table_row {
 	char *name;

@@ -80,7 +80,7 @@ static struct gw_text text(const char *p)
 
 static int64_t version(uint64_t v)
 {
-	return v == GW_BOARD_NO_VERSION ? -1 : (int64_t)v;
+	return v == GW_VERSION_NONE ? -1 : (int64_t)v;
 }
 
 static uint8_t state_of(const struct gw_r_host_status *r, const struct gw_board_policy *p)

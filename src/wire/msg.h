@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A version number in place of "none" or "unknown", in messages and wherever a host speaks of versions. */
+#define GW_VERSION_NONE UINT64_MAX
+
 struct gw_bytes {
 	const uint8_t *p;
 	size_t n;

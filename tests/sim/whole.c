@@ -91,7 +91,7 @@ static void check(struct sim *s, struct sim_host *h)
 	if (!gw_board_policy_count(b))
 		return;
 	gw_board_policy(b, 0, EPOCH_NS + s->now_ns, &p);
-	if (p.fetched != GW_BOARD_NO_VERSION && p.fetched != p.served)
+	if (p.fetched != GW_VERSION_NONE && p.fetched != p.served)
 		SIM_CHECK(s, h, holds_version(s, h, p.fetched), "counts version %llu as fetched and does not have it",
 			  (unsigned long long)p.fetched);
 	if (p.head) {
