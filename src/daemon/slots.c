@@ -1,6 +1,5 @@
 #include "daemon/slots.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +15,7 @@ static struct gw_slot *slot_of(struct gw_slots *s, const char *name)
 		s->v[i].name = name;
 		return &s->v[i];
 	}
-	assert(!"more slots than the machines have");
-	return NULL;
+	abort(); /* more slots than the machines have */
 }
 
 static int any_late(const struct gw_slots *s)
