@@ -15,7 +15,7 @@ from typing import Dict, List, Optional
 
 from common import BUILD, KEEP, main, series
 
-from mesh import Host, Json, Lab
+from mesh import JOIN, Host, Json, Lab
 from procs import Failed, run
 
 POLICY = "tiny-rl"
@@ -98,6 +98,23 @@ class Story:
         again = self.trainer.publish(POLICY, VERSIONS[0])
         expect("publishing the same again", (again["already"], again["version"]), (True, 0))
 
+    def strangers(self) -> None:
+        """Tokens of another mesh, and of another region, make nobody a member, and leave nothing behind."""
+        call, other = self.lab.tools.call, self.lab.root / "other"
+        call("mesh", "init", str(other), "--policy", POLICY)
+        bootstrap = f"{self.trainer.address}:{JOIN}={self.trainer.curve}"
+        for mesh, region in ((other, "us"), (self.lab.mesh, "eu")):
+            stranger = self.lab.root / f"stranger-{region}"
+            stranger.mkdir()
+            call("mesh", "invite", "--dir", str(mesh), "--region", region, "--bootstrap", bootstrap, "-o", str(stranger / "token"))
+            conf = stranger / "conf"
+            conf.write_text(f"[host]\nname = stranger\nregion = us\nstate = {stranger}/state\nrun = {stranger}/run\n"
+                            "[network]\ncontrol = 127.0.0.1:1\nbulk = 127.0.0.1:2\n")
+            done = run([self.lab.tools.godwitd, "--config", str(conf), "--join", str(stranger / "token")])
+            if done.returncode == 0 or "joining" not in done.stderr:
+                raise Failed(f"a stranger's token: exit status {done.returncode}\n{done.stderr}")
+            expect("what it left", [n for n in ("member", "root") if (stranger / "state" / n).exists()], [])
+
     def away(self) -> None:
         """Stopped, and killed: in both cases it is a member when it starts, and takes what it missed."""
         self.island.stop()
@@ -157,7 +174,7 @@ class Story:
         expect("its version", self.island.health(POLICY)["head"]["version"], 3)
 
     def play(self) -> None:
-        for step in (self.join_and_fetch, self.away, self.refusals, self.reloads, self.silence):
+        for step in (self.join_and_fetch, self.strangers, self.away, self.refusals, self.reloads, self.silence):
             step()
             print(f"- {step.__name__.replace('_', ' ')}")
         self.island.stop()
