@@ -4,9 +4,10 @@
 #include "base/log.h"
 #include "swarm/inner.h"
 
-enum { STALL_DOUBLINGS = 6, LATE_SHARE = 50, STALL_MAX_S = 30 };
+enum { STALL_DOUBLINGS = 6, LATE_SHARE = 50, STALL_MAX_S = 30, REFUSALS_MAX = 8 };
 #define LATE_MIN_NS (500 * MS)
 #define RATE_WINDOW_NS (50 * MS)
+#define REFUSAL_NS (250 * MS)
 
 struct flight *gw_swarm_flight_find(const struct object *o, uint32_t piece)
 {
@@ -211,6 +212,7 @@ static void measure(struct gw_swarm *s, struct peer *p, struct flight *f, uint64
 		p->rtt_measured = 1;
 	}
 	p->heard_ns = f->heard_ns = s->now;
+	p->refusals = 0;
 	p->window_bytes += bytes;
 	if (took >= RATE_WINDOW_NS || p->outstanding <= bytes) {
 		uint64_t now = (uint64_t)((double)p->window_bytes * 1e9 / (double)gw_max_u64(took, MS));
@@ -324,6 +326,22 @@ void gw_swarm_on_block(struct gw_swarm *s, struct peer *p, const struct gw_m_blo
 		count_duplicate(s, o, m->data.n); /* given up, or here from elsewhere */
 }
 
+static void stall(struct gw_swarm *s, struct peer *p);
+
+/* Nonzero where nothing but refusals has come for long: then what it says it has must not count, or nobody in the
+ * region would get it from elsewhere. */
+static int refuses_all(struct gw_swarm *s, struct peer *p)
+{
+	if (s->now >= p->refused_until_ns) {
+		p->refused_until_ns = s->now + REFUSAL_NS;
+		p->refusals++;
+	}
+	if (p->refusals < REFUSALS_MAX)
+		return 0;
+	p->refusals = 0;
+	return 1;
+}
+
 void gw_swarm_on_refuse(struct gw_swarm *s, struct peer *p, const struct gw_m_piece_refuse *m)
 {
 	struct object *o = gw_swarm_object_get(s, m->object);
@@ -334,10 +352,12 @@ void gw_swarm_on_refuse(struct gw_swarm *s, struct peer *p, const struct gw_m_pi
 		return;
 	flight_end(s, o, f, 0);
 	h = gw_swarm_holder_get(o, p);
-	if (m->reason == 1 && h)
+	if (refuses_all(s, p))
+		stall(s, p);
+	else if (m->reason == 1 && h)
 		gw_swarm_holder_lacks(o, h, m->piece);
 	else
-		p->stalled_until_ns = s->now + (m->reason == 2 ? SECOND / 4 : SECOND);
+		p->stalled_until_ns = s->now + (m->reason == 2 ? REFUSAL_NS : SECOND);
 }
 
 void gw_swarm_piece_ok(struct gw_swarm *s, const struct gw_event *ev)

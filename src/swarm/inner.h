@@ -64,8 +64,8 @@ struct peer {
 	uint8_t rtt_measured;
 	uint64_t heard_ns;		       /* last block, or the moment it first owed us one */
 	uint64_t window_from_ns, window_bytes; /* of the rate being measured */
-	uint64_t stalled_until_ns;
-	unsigned stalls;
+	uint64_t stalled_until_ns, refused_until_ns; /* refusals count once until then */
+	unsigned stalls, refusals; /* refusals: since the last block */
 
 	struct serve *queue; /* GW_SWARM_QUEUE_PEER_MAX, a ring */
 	uint32_t q_at, q_n;
@@ -92,6 +92,7 @@ struct stripe {
 	uint64_t ask_until_ns;
 	gw_host asked[3];
 	uint8_t asks, answered, fetching, defers; /* asked so far; bits: who answered, and said that it is fetching */
+	uint8_t yields; /* to others who claimed it too */
 };
 
 struct flight {
@@ -126,7 +127,7 @@ struct object {
 	uint8_t *avail;		   /* how many of the region have it */
 	uint32_t leaves_left;
 	uint64_t change; /* rises when something may have become possible to ask for */
-	uint64_t progress_ns;
+	uint64_t progress_ns, here_ns; /* of the region, as it says; the last piece that was verified here */
 
 	struct holder *holders[GW_SWARM_PEERS_MAX];
 	size_t holder_count;

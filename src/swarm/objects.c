@@ -292,7 +292,7 @@ void gw_swarm_piece_here(struct gw_swarm *s, struct object *o, uint32_t i)
 	if (i < o->leaves && --o->leaves_left == 0)
 		o->change++;
 	o->has_news = 1;
-	o->progress_ns = o->stripes[i % GW_SWARM_STRIPES].news_ns = s->now;
+	o->progress_ns = o->here_ns = o->stripes[i % GW_SWARM_STRIPES].news_ns = s->now;
 	o->reconsider = 1;
 	if (o->have == o->n)
 		become_whole(s, o);

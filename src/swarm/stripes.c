@@ -3,7 +3,7 @@
  */
 #include "swarm/inner.h"
 
-enum { DEFERS_MAX = 3, PATIENCE_RANKS_MAX = 7 };
+enum { DEFERS_MAX = 3, YIELDS_MAX = 3, PATIENCE_RANKS_MAX = 7, HEARSAY_TIMEOUTS = 10 };
 
 /* a before b? Equal scores (not to be expected) go by identity. */
 static int better(uint64_t score_a, const uint8_t *id_a, uint64_t score_b, const uint8_t *id_b)
@@ -142,13 +142,14 @@ static void yield_to(struct gw_swarm *s, struct object *o, const struct peer *p,
 	uint32_t i;
 
 	for (i = 0; i < GW_SWARM_STRIPES; i++) {
-		if (!(o->claimed & stripes & 1ull << i))
+		if (!(o->claimed & stripes & 1ull << i) || o->stripes[i].yields == YIELDS_MAX)
 			continue;
 		if (!better(gw_swarm_rendezvous(&o->id, i, p->identity), p->identity,
 			    gw_swarm_rendezvous(&o->id, i, s->cfg.identity), s->cfg.identity))
 			continue;
 		o->claimed &= ~(1ull << i);
 		o->claim_news = 1;
+		o->stripes[i].yields++;
 		o->stripes[i].news_ns = s->now;
 	}
 }
@@ -297,6 +298,13 @@ static void heed_answers(struct gw_swarm *s, struct questions *q, struct object 
 	}
 }
 
+/* The last news of a stripe. What is only said, by claims that come and go, counts for so long after the last piece
+ * that came in and verified. */
+static uint64_t last_news(const struct gw_swarm *s, const struct object *o, const struct stripe *st)
+{
+	return gw_min_u64(st->news_ns, gw_max_u64(o->here_ns, o->opened_ns) + HEARSAY_TIMEOUTS * s->cfg.claim_timeout_ns);
+}
+
 static void consider_one(struct gw_swarm *s, struct questions *q, struct object *o, uint32_t i)
 {
 	struct stripe *st = &o->stripes[i];
@@ -311,7 +319,7 @@ static void consider_one(struct gw_swarm *s, struct questions *q, struct object 
 	}
 	if (other != GW_HOST_NONE)
 		patience += s->cfg.claim_timeout_ns;
-	if (s->now < st->news_ns + patience)
+	if (s->now < last_news(s, o, st) + patience)
 		return;
 	if (settled && st->rank == 0 && other == GW_HOST_NONE) {
 		take(o, i);

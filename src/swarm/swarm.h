@@ -6,8 +6,9 @@
  * identity and stripe under the object's id. Rank 0 owns the stripe: it claims it inside the region, then pulls those
  * of its pieces that nobody in the region has from the nearest region that has them, there from the host that ranks
  * first for the same stripe. Everyone else waits for the owner's pieces and swarms. Rank k waits k × claim_timeout
- * without news of the stripe (not at all where all before it are down or suspected), asks the first and the second who
- * is fetching, and takes over if neither is. An owner asks the same way first when the region's members changed within
+ * without news of the stripe (not at all where all before it are down or suspected; what is only said counts for
+ * 10 × claim_timeout after the last piece that verified), asks the first and the second who is fetching, and takes
+ * over if neither is. An owner asks the same way first when the region's members changed within
  * settle, or when somebody else claims the stripe.
  *
  * Nearest: by configured cost between regions, then by measured rate. If a nearer region is fetching it and lies nearer
@@ -22,9 +23,9 @@
  * to ask for, a late piece is asked for again elsewhere, for at most 2 % of an object's bytes.
  *
  * Flow. piece_get grants credit for the bytes it asks for; outstanding bytes per peer stay under 2 × rate × least
- * round trip (256 KiB to window_max) and all together under budget. A peer from which nothing comes in time is left
- * alone for 1, 2, 4, … 64 s; one that sends a bad piece, or bytes nobody asked for, is not asked again. Both are
- * logged. Serving: at most 256 requests queued a peer and 8192 in all, block by block round robin over the peers, at
+ * round trip (256 KiB to window_max) and all together under budget. A peer from which nothing comes in time, or
+ * nothing but refusals, is left alone for 1, 2, 4, … 64 s; one that sends a bad piece, or bytes nobody asked for, is
+ * not asked again. Both are logged. Serving: at most 256 requests queued a peer and 8192 in all, block by block round robin over the peers, at
  * most 1 MiB handed to one link's queue and 16 MiB to all, under upload_bytes_per_s and border_bytes_per_s.
  *
  * A restart resumes: OBJECT_OPEN says what is there, the rest is fetched. Patches of at most eager_max bytes are

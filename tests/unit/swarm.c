@@ -488,6 +488,90 @@ START_TEST(lies_about_pieces_ban)
 }
 END_TEST
 
+/* --- hosts that are up to something --- */
+
+static struct gw_msg about(enum gw_msg_type type)
+{
+	struct gw_msg m = {.type = type};
+
+	memcpy(m.u.have.object, net.objects[0].m.id.b, 32); /* the first field of all of them */
+	return m;
+}
+
+static void says_it_has_all(struct net *n, int host, int from, const struct gw_msg *m)
+{
+	struct gw_msg have = about(GW_MSG_have);
+
+	if (m->type != GW_MSG_have_ask)
+		return;
+	have.u.have.pieces = n->objects[0].pieces;
+	have.u.have.whole = 1;
+	net_say(n, host, from, &have);
+}
+
+static uint8_t refusal;
+
+static void has_all_and_refuses(struct net *n, int host, int from, const struct gw_msg *m)
+{
+	struct gw_msg no = about(GW_MSG_piece_refuse);
+
+	says_it_has_all(n, host, from, m);
+	if (m->type != GW_MSG_piece_get)
+		return;
+	no.u.piece_refuse.piece = m->u.piece_get.piece;
+	no.u.piece_refuse.reason = refusal;
+	net_say(n, host, from, &no);
+}
+
+/* Claims everything and nothing by turns, and is always at it when asked. */
+static void claims_and_does_nothing(struct net *n, int host, int from, const struct gw_msg *m)
+{
+	static int turn;
+	struct gw_msg claim = about(GW_MSG_claim);
+
+	if (m->type == GW_MSG_claim_ask || ++turn % 2)
+		claim.u.claim.stripes = UINT64_MAX;
+	net_say(n, host, from, &claim);
+}
+
+/* It is the first in hash order for a share of the stripes; what is only said must not keep the others from these. */
+static void goes_on_beside(net_puppet *puppet, uint64_t within_ns)
+{
+	trainer_and(4, 200);
+	net.hosts[2].puppet = puppet;
+	net_want_all(&net, 0);
+	for (int i = 0; i < 1000; i++) { /* unasked, too */
+		struct gw_msg m = about(GW_MSG_have_ask);
+
+		if (net_run(&net, 0, net.now + within_ns / 1000))
+			break;
+		for (int k = 1; k < net.n; k++)
+			if (k != 2)
+				puppet(&net, 2, k, &m);
+	}
+	ck_assert_int_eq(net_whole(&net, 1, 0) && net_whole(&net, 3, 0) && net_whole(&net, 4, 0), 1);
+	net_free(&net);
+}
+
+START_TEST(who_has_all_and_refuses_holds_nobody_up)
+{
+	for (refusal = 1; refusal <= 4; refusal++)
+		goes_on_beside(has_all_and_refuses, 60 * NET_S);
+}
+END_TEST
+
+START_TEST(who_has_all_and_sends_nothing_holds_nobody_up)
+{
+	goes_on_beside(says_it_has_all, 60 * NET_S);
+}
+END_TEST
+
+START_TEST(who_only_claims_holds_nobody_up_for_long)
+{
+	goes_on_beside(claims_and_does_nothing, 90 * NET_S);
+}
+END_TEST
+
 START_TEST(small_patches_are_pushed_inside)
 {
 	uint64_t near = 0;
@@ -678,6 +762,9 @@ static Suite *suite(void)
 	tcase_add_test(u, a_block_that_cannot_leave_is_refused);
 	tcase_add_test(u, request_queues_are_bounded);
 	tcase_add_test(u, lies_about_pieces_ban);
+	tcase_add_test(u, who_has_all_and_refuses_holds_nobody_up);
+	tcase_add_test(u, who_has_all_and_sends_nothing_holds_nobody_up);
+	tcase_add_test(u, who_only_claims_holds_nobody_up_for_long);
 	tcase_add_test(u, small_patches_are_pushed_inside);
 	tcase_add_test(u, uploads_stay_under_the_cap);
 	tcase_add_test(u, the_newest_wanted_comes_first);

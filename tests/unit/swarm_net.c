@@ -113,6 +113,14 @@ static void send_msg(struct net *n, int from, const struct gw_action *a)
 	later(n, n->now + delay(n, from, to), to, &ev, &msg, owned);
 }
 
+void net_say(struct net *n, int from, int to, const struct gw_msg *m)
+{
+	struct gw_event ev = {.kind = GW_EV_MSG, .host = net_handle(from)};
+
+	if (n->hosts[from].linked[to])
+		later(n, n->now + delay(n, from, to), to, &ev, m, NULL);
+}
+
 static void count_crossing(struct net *n, int object, int from, int to, const struct gw_action *a)
 {
 	int rf = n->hosts[from].region, rt = n->hosts[to].region;
@@ -278,6 +286,11 @@ void net_event(struct net *n, int host, struct gw_event *ev)
 
 	if (!h->alive)
 		return;
+	if (h->puppet) {
+		if (ev->kind == GW_EV_MSG)
+			h->puppet(n, host, host_of(ev->host), ev->msg);
+		return;
+	}
 	ev->now_ns = n->now;
 	ev->wall_ns = 1800000000 * NET_S + n->now;
 	n->steps++;
@@ -494,7 +507,7 @@ static int all_whole(const struct net *n, int object)
 	int i;
 
 	for (i = 0; i < n->n; i++)
-		if (n->hosts[i].alive && !net_whole(n, i, object))
+		if (n->hosts[i].alive && !n->hosts[i].puppet && !net_whole(n, i, object))
 			return 0;
 	return 1;
 }

@@ -27,7 +27,13 @@ struct net_store {
 	int open, whole;
 };
 
+struct net;
+
+/* Answers in the place of a swarm machine: a host that is up to something. */
+typedef void net_puppet(struct net *n, int host, int from, const struct gw_msg *m);
+
 struct net_host {
+	net_puppet *puppet;
 	struct gw_swarm *swarm;
 	uint8_t identity[32];
 	int region;
@@ -75,6 +81,8 @@ void net_want_all(struct net *n, int object);
 void net_kill(struct net *n, int host);
 void net_restart(struct net *n, int host);
 void net_event(struct net *n, int host, struct gw_event *ev);
+/* What a puppet says. */
+void net_say(struct net *n, int from, int to, const struct gw_msg *m);
 void net_suspect(struct net *n, int host);
 void net_down(struct net *n, int host);
 /* Runs until nothing is left to do, `until`, or all alive hosts are whole; nonzero in the last case. */
