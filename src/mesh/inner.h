@@ -29,6 +29,8 @@ enum {
 #define EXPIRY_EVERY (60 * GW_MESH_SECOND)
 #define FORGET_AFTER (24 * 3600 * GW_MESH_SECOND)
 #define PENDING_WAIT (30 * GW_MESH_SECOND)
+/* Others' word may raise a host's incarnation by so much at once. */
+#define GW_MESH_INCARNATION_JUMP (UINT64_C(1) << 32)
 
 enum probe_phase { PROBE_IDLE, PROBE_DIRECT, PROBE_INDIRECT, PROBE_ACCUSED };
 

@@ -9,7 +9,7 @@
 #include "mesh/inner.h"
 
 /* Higher jumps are mistakes or malice: refutations go up by one. */
-#define INCARNATION_JUMP (UINT64_C(1) << 32)
+#define INCARNATION_JUMP GW_MESH_INCARNATION_JUMP
 
 static void set_flush(struct gw_mesh *m, uint64_t at, struct gw_actions *out)
 {
@@ -48,13 +48,18 @@ void gw_mesh_reincarnate(struct gw_mesh *m, uint64_t above, uint64_t now, struct
 
 static void about_self(struct gw_mesh *m, const struct gw_statement *s, uint64_t now, struct gw_actions *out)
 {
+	uint64_t above;
+
 	if (m->leaving || s->incarnation < m->self->incarnation)
 		return;
 	if (s->state == GW_MEMBER_ALIVE && s->incarnation == m->self->incarnation)
 		return;
 	if (s->state == GW_MEMBER_SUSPECT || s->state == GW_MEMBER_DEAD)
 		gw_mesh_health(m, 1);
-	gw_mesh_reincarnate(m, s->incarnation, now, out);
+	/* In steps that the others follow: who claims to have seen a number out of reach shall not lead us there. */
+	above = gw_min_u64(s->incarnation - m->self->incarnation, INCARNATION_JUMP / 2);
+	if (m->self->incarnation < UINT64_MAX - INCARNATION_JUMP)
+		gw_mesh_reincarnate(m, m->self->incarnation + above, now, out);
 }
 
 static int suspects_add(struct gw_mesh *m, gw_host host)
@@ -163,11 +168,17 @@ void gw_mesh_apply(struct gw_mesh *m, struct gw_roster_entry *e, const struct gw
 	}
 	if (!gw_roster_is_in(e) && m->wall_ns && e->record->expires_ns <= m->wall_ns)
 		return; /* it must renew its record first */
-	if (s.incarnation < e->incarnation || s.incarnation - e->incarnation > INCARNATION_JUMP)
+	if (s.incarnation < e->incarnation)
 		return;
+	if (s.incarnation - e->incarnation > INCARNATION_JUMP && (from != e->host || s.state != GW_MEMBER_ALIVE))
+		return; /* the host itself knows best */
 	if (s.incarnation == e->incarnation && s.state < e->state)
 		return;
 	if (s.state == GW_MEMBER_DEAD && gw_roster_is_in(e) && (compared || heard_lately(m, e, now)))
+		s.state = GW_MEMBER_SUSPECT;
+	/* Who leaves says so itself over its standing links. */
+	if (s.state == GW_MEMBER_LEFT && gw_roster_is_in(e) && from != e->host && from != GW_HOST_SELF &&
+	    heard_lately(m, e, now) && gw_mesh_link_standing(gw_mesh_link_of(m, e->host)))
 		s.state = GW_MEMBER_SUSPECT;
 	if (s.incarnation == e->incarnation && s.state == e->state && s.state != GW_MEMBER_SUSPECT)
 		return;

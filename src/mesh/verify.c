@@ -98,14 +98,20 @@ static void newcomer(struct gw_mesh *m, struct gw_member_record *record, const s
 		     struct gw_actions *out)
 {
 	enum gw_member_state state = p ? p->state : GW_MEMBER_ALIVE;
+	uint64_t incarnation = p ? p->incarnation : 0;
 	struct gw_roster_entry *e;
 	int err;
 
 	/* A suspicion that is this old news begins anew, with those who have links to the host. */
 	if (state == GW_MEMBER_SUSPECT)
 		state = GW_MEMBER_ALIVE;
+	/* Out of reach for the host itself: that is somebody's lie, and not worth more than none. */
+	if (incarnation > GW_MESH_INCARNATION_JUMP) {
+		incarnation = 0;
+		state = GW_MEMBER_ALIVE;
+	}
 	make_room(m);
-	err = gw_roster_add(&m->roster, record, state, p ? p->incarnation : 0, &e);
+	err = gw_roster_add(&m->roster, record, state, incarnation, &e);
 	if (err) {
 		gw_mesh_note(out, GW_LOG_WARN,
 			     err == GW_EDUPLICATE ? "a member's CURVE key is another's: not admitted"
@@ -186,7 +192,9 @@ void gw_mesh_refused(struct gw_mesh *m, const struct gw_event *ev, struct gw_act
 		return;
 	l = gw_mesh_link_of(m, p->from);
 	pending_free(m, p);
-	if (!l)
+	/* Only what is the sender's fault: records expire on their way, members are revoked, and this host has troubles
+	 * of its own. */
+	if (!l || gw_err_whose(ev->err) != GW_WHOSE_PEER || gw_err_retryable(ev->err) || ev->err == GW_EREVOKED)
 		return;
 	if (++l->refusals < REFUSALS_MAX)
 		return;

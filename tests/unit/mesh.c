@@ -548,6 +548,83 @@ START_TEST(odd_statements_do_nothing)
 }
 END_TEST
 
+/* One who says that it saw this host, or one that is new here, at a number that cannot be topped. */
+START_TEST(incarnations_stay_in_reach)
+{
+	struct gw_r_member_news n;
+	struct gw_msg m = say(&n, 0, GW_MEMBER_DEAD, UINT64_MAX);
+	struct gw_member_record *r = record(77, "odd", 3);
+	struct gw_event answer = {.kind = GW_EV_MEMBER_RECORD, .host = 1, .record = r};
+	const struct gw_roster_entry *e;
+	struct gw_msg hello = {.type = GW_MSG_link_hello};
+	uint64_t before = 1;
+	struct bench b;
+
+	begin(&b, 4);
+	for (int i = 0; i < 100; i++) {
+		hear(&b, 1, &m);
+		e = gw_roster_at(gw_mesh_roster(b.m), GW_HOST_SELF);
+		ck_assert_int_eq(e->state, GW_MEMBER_ALIVE);
+		ck_assert_uint_gt(e->incarnation, before);
+		ck_assert_uint_lt(e->incarnation - before, UINT64_C(1) << 32); /* the others take it */
+		before = e->incarnation;
+	}
+	m = say(&n, 77, GW_MEMBER_DEAD, UINT64_MAX);
+	n.record = r->raw;
+	hear(&b, 1, &m);
+	answer.key = find(&b, GW_ACT_VERIFY_MEMBER, 1)->key;
+	step(&b, &answer);
+	e = gw_roster_find(gw_mesh_roster(b.m), r->identity);
+	ck_assert_int_eq(e->state, GW_MEMBER_ALIVE);
+	ck_assert_uint_eq(e->incarnation, 0);
+	/* What a host says of itself counts, however far it was driven. */
+	hello.u.link_hello.incarnation = UINT64_C(5) << 32;
+	hear(&b, 2, &hello);
+	ck_assert_uint_eq(gw_roster_at(gw_mesh_roster(b.m), 2)->incarnation, UINT64_C(5) << 32);
+	gw_member_record_unref(r);
+	end(&b);
+}
+END_TEST
+
+START_TEST(nobody_leaves_by_the_word_of_others)
+{
+	struct gw_r_member_news n;
+	struct gw_msg m = say(&n, 2, GW_MEMBER_LEFT, 1), hello = {.type = GW_MSG_link_hello, .u.link_hello = {1, 1}};
+	struct bench b;
+
+	begin(&b, 4);
+	hear(&b, 2, &hello);
+	hear(&b, 1, &m);
+	ck_assert_int_eq(gw_roster_at(gw_mesh_roster(b.m), 2)->state, GW_MEMBER_SUSPECT);
+	ck_assert_ptr_nonnull(sent(&b, 2, GW_MSG_member_news)); /* it can say that it is there */
+	hear(&b, 2, &m);
+	ck_assert_int_eq(gw_roster_at(gw_mesh_roster(b.m), 2)->state, GW_MEMBER_LEFT);
+	end(&b);
+}
+END_TEST
+
+START_TEST(old_records_are_nobodys_fault)
+{
+	const int errs[] = {GW_EEXPIRED, GW_EREVOKED, GW_EAGAIN, GW_ENOMEM, GW_EINTR};
+	struct gw_r_member_news n;
+	struct gw_msg m = say(&n, 77, GW_MEMBER_ALIVE, 4);
+	struct gw_event answer = {.kind = GW_EV_REFUSED, .host = 1};
+	struct bench b;
+
+	begin(&b, 4);
+	n.record = (struct gw_bytes){(const uint8_t *)"expired", 7};
+	for (size_t i = 0; i < 10; i++) {
+		hear(&b, 1, &m);
+		answer.key = find(&b, GW_ACT_VERIFY_MEMBER, 1)->key;
+		answer.err = errs[i % 5];
+		step(&b, &answer);
+		ck_assert_ptr_null(find(&b, GW_ACT_LOG, 1));
+		ck_assert_ptr_null(find(&b, GW_ACT_DISCONNECT, 1));
+	}
+	end(&b);
+}
+END_TEST
+
 /* Any message in any order from anybody: sound state, bounded actions. Run under sanitizers. */
 START_TEST(noise)
 {
@@ -631,6 +708,9 @@ static Suite *suite(void)
 	tcase_add_test(t, a_host_that_sends_forgeries_is_left_alone);
 	tcase_add_test(t, what_strangers_say_is_bounded);
 	tcase_add_test(t, odd_statements_do_nothing);
+	tcase_add_test(t, incarnations_stay_in_reach);
+	tcase_add_test(t, nobody_leaves_by_the_word_of_others);
+	tcase_add_test(t, old_records_are_nobodys_fault);
 	tcase_add_test(t, noise);
 	suite_add_tcase(s, t);
 	return s;
