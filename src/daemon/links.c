@@ -13,7 +13,8 @@
 #include "trust/join.h"
 #include "wire/codec.h"
 
-enum { FRAME_ARENA = 1 << 20, REPLY_MEMBERS = 32 };
+enum { FRAME_ARENA = 1 << 20, REPLY_MEMBERS = 32, MALFORMED_MAX = 3 };
+#define MUTE_NS 60000000000ull
 
 /* What is needed to dial a member, and to know it when it speaks. */
 struct peer {
@@ -21,6 +22,8 @@ struct peer {
 	char region[GW_NAME_MAX + 1];
 	uint64_t stamp_ns, expires_ns;
 	char control[GW_ADDRESS_MAX + 1], bulk[GW_ADDRESS_MAX + 1]; /* empty: cannot be dialled from here */
+	unsigned malformed;	/* messages, since it was last muted */
+	uint64_t muted_until_ns;
 };
 
 struct gw_links {
@@ -39,10 +42,14 @@ static struct peer *peer_of(const struct gw_links *l, gw_host host)
 	return e && e->record ? gw_map_get(&l->by_identity, e->record->identity, 32) : NULL;
 }
 
+static const struct gw_roster_entry *entry_of(const struct gw_links *l, const struct peer *p)
+{
+	return p ? gw_roster_find(gw_mesh_roster(gw_node_mesh(l->core->node)), p->identity) : NULL;
+}
+
 static gw_host host_of(const struct gw_links *l, const uint8_t curve[32])
 {
-	const struct peer *p = gw_map_get(&l->by_curve, curve, 32);
-	const struct gw_roster_entry *e = p ? gw_roster_find(gw_mesh_roster(gw_node_mesh(l->core->node)), p->identity) : NULL;
+	const struct gw_roster_entry *e = entry_of(l, gw_map_get(&l->by_curve, curve, 32));
 
 	return e ? e->host : GW_HOST_NONE;
 }
@@ -61,21 +68,35 @@ static void warn(struct gw_links *l, const uint8_t key[GW_NET_KEY], const char *
 		       "reason", reason, NULL);
 }
 
+/* No release of ours sends such a thing: three of them, and it is not listened to for a minute. */
+static void malformed(struct gw_links *l, const uint8_t key[GW_NET_KEY], struct peer *p, int err)
+{
+	if (++p->malformed < MALFORMED_MAX) {
+		warn(l, key, "a message does not decode", gw_err_text(err));
+		return;
+	}
+	p->malformed = 0;
+	p->muted_until_ns = gw_loop_now_ns(l->core->loop) + MUTE_NS;
+	warn(l, key, "sends what does not decode: not listened to for a minute", gw_err_text(err));
+}
+
 static void on_frame(void *ctx, const uint8_t key[GW_NET_KEY], enum gw_channel channel, const uint8_t *p, size_t n)
 {
 	struct gw_links *l = ctx;
+	struct peer *peer = gw_map_get(&l->by_curve, key, 32);
 	struct gw_msg m;
 	struct gw_event ev = {.kind = GW_EV_MSG, .host = host_of(l, key), .msg = &m};
 	int err;
 
 	(void)channel;
-	if (ev.host == GW_HOST_NONE)
-		return; /* admitted, but the mesh has not heard of it yet; it will say it again */
+	/* Admitted, but the mesh has not heard of it yet: it will say it again. */
+	if (ev.host == GW_HOST_NONE || peer->muted_until_ns > gw_loop_now_ns(l->core->loop))
+		return;
 	err = gw_msg_decode(p, n, &l->arena, &m);
 	if (!err)
 		gw_core_put(l->core, &ev);
 	else if (err != GW_EUNKNOWN) /* a newer host may send what we do not know */
-		warn(l, key, "a message does not decode", gw_err_text(err));
+		malformed(l, key, peer, err);
 	gw_arena_reset(&l->arena);
 }
 
