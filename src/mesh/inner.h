@@ -22,6 +22,8 @@ enum {
 #define FLUSH_DELAY (GW_MESH_SECOND / 20)
 #define PROBE_WAIT GW_MESH_SECOND	/* each of the two phases, before local health */
 #define CLOCK_JUMP (2 * GW_MESH_SECOND) /* a step so late means that this host was starved */
+#define TELL_EVERY (GW_MESH_SECOND / 10)
+#define DEAF_FOR (60 * GW_MESH_SECOND)
 #define TEMP_LINK (5 * GW_MESH_SECOND)
 #define WATCH_AFTER_LOSS (30 * GW_MESH_SECOND)
 #define REVIVE_EVERY (5 * GW_MESH_SECOND)
@@ -41,7 +43,6 @@ struct gw_mesh_link {
 	uint8_t want;	   /* a standing link that we picked */
 	uint8_t theirs;	   /* the other end picked us */
 	uint8_t muted;	   /* the host counts as dead or left, whatever the link says */
-	uint8_t refusals;
 	uint64_t temp_until_ns;	 /* wanted for an errand until then */
 	uint64_t watch_until_ns; /* its silence matters until then, though the link is gone */
 	uint64_t heard_ns, phase_ns, pinged_ns, told_ns;

@@ -149,11 +149,57 @@ static void now_gone(struct gw_mesh *m, struct gw_roster_entry *e, const struct 
 	gw_mesh_link_drop(m, e, out);
 }
 
+static struct gw_m_member_news *news_message(gw_host to, struct gw_actions *out)
+{
+	struct gw_m_member_news *n = &gw_actions_send(out, to, GW_MSG_member_news)->u.member_news;
+
+	n->members.v = gw_arena_array(&out->arena, NEWS_BATCH, sizeof *n->members.v);
+	if (!n->members.v)
+		out->err = GW_ENOMEM;
+	return n->members.v ? n : NULL;
+}
+
+static int heard_itself(const struct gw_roster_entry *e, uint64_t now)
+{
+	return e->linked && e->heard_ns && now - e->heard_ns < GW_MESH_QUIET + PROBE_WAIT;
+}
+
 static int heard_lately(struct gw_mesh *m, const struct gw_roster_entry *e, uint64_t now)
 {
 	const struct gw_mesh_link *l = gw_mesh_link_of(m, e->host);
 
 	return l && l->up && now - l->heard_ns < GW_MESH_QUIET + PROBE_WAIT;
+}
+
+/* Whether others say of a host that it is silent or gone, and this one heard it itself a moment ago. Who leaves says so
+ * itself over its standing links. */
+static int known_better(struct gw_mesh *m, const struct gw_roster_entry *e, const struct gw_statement *s, gw_host from,
+			uint64_t now)
+{
+	const struct gw_mesh_link *l = gw_mesh_link_of(m, e->host);
+
+	if (from == e->host || from == GW_HOST_SELF || s->state == GW_MEMBER_ALIVE || !heard_itself(e, now))
+		return 0;
+	return s->state != GW_MEMBER_LEFT || (l && gw_mesh_link_standing(l));
+}
+
+/* So that it can refute it for those that do not hear it. */
+static void tell_accused(struct gw_roster_entry *e, const struct gw_statement *s, uint64_t now, struct gw_actions *out)
+{
+	struct gw_m_member_news *n;
+
+	if (e->told_ns && now - e->told_ns < TELL_EVERY)
+		return;
+	e->told_ns = now;
+	n = news_message(e->host, out);
+	if (!n)
+		return;
+	memcpy(n->members.v[0].identity, e->record->identity, GW_IDENTITY_BYTES);
+	n->members.v[0].incarnation = s->incarnation;
+	n->members.v[0].state = (uint8_t)s->state;
+	if (s->by)
+		memcpy(n->members.v[0].by, s->by, 16);
+	n->members.n = 1;
 }
 
 void gw_mesh_apply(struct gw_mesh *m, struct gw_roster_entry *e, const struct gw_statement *said, gw_host from,
@@ -174,11 +220,11 @@ void gw_mesh_apply(struct gw_mesh *m, struct gw_roster_entry *e, const struct gw
 		return; /* the host itself knows best */
 	if (s.incarnation == e->incarnation && s.state < e->state)
 		return;
+	if (gw_roster_is_in(e) && known_better(m, e, &s, from, now)) {
+		tell_accused(e, &s, now, out);
+		return;
+	}
 	if (s.state == GW_MEMBER_DEAD && gw_roster_is_in(e) && (compared || heard_lately(m, e, now)))
-		s.state = GW_MEMBER_SUSPECT;
-	/* Who leaves says so itself over its standing links. */
-	if (s.state == GW_MEMBER_LEFT && gw_roster_is_in(e) && from != e->host && from != GW_HOST_SELF &&
-	    heard_lately(m, e, now) && gw_mesh_link_standing(gw_mesh_link_of(m, e->host)))
 		s.state = GW_MEMBER_SUSPECT;
 	if (s.incarnation == e->incarnation && s.state == e->state && s.state != GW_MEMBER_SUSPECT)
 		return;
@@ -251,16 +297,6 @@ static size_t put_member(const struct gw_roster_entry *e, int record, struct gw_
 	if (record)
 		to[0].record = e->record->raw;
 	return n;
-}
-
-static struct gw_m_member_news *news_message(gw_host to, struct gw_actions *out)
-{
-	struct gw_m_member_news *n = &gw_actions_send(out, to, GW_MSG_member_news)->u.member_news;
-
-	n->members.v = gw_arena_array(&out->arena, NEWS_BATCH, sizeof *n->members.v);
-	if (!n->members.v)
-		out->err = GW_ENOMEM;
-	return n->members.v ? n : NULL;
 }
 
 void gw_mesh_send_news(struct gw_mesh *m, gw_host to, struct gw_roster_entry *const *v, size_t n, int records,

@@ -143,6 +143,7 @@ void gw_mesh_heard(struct gw_mesh *m, gw_host from, uint64_t now, struct gw_acti
 			errand->target = GW_HOST_NONE;
 		}
 	}
+	e->heard_ns = now;
 	if (!l)
 		return;
 	if (l->phase == PROBE_DIRECT)

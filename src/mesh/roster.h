@@ -54,6 +54,10 @@ struct gw_roster_entry {
 	uint64_t retry_ns; /* not to be dialled before */
 	uint8_t fails;	   /* dials in a row that failed */
 	uint8_t linked;	   /* a link is up, whoever asked for it */
+	uint8_t refusals;  /* records that it passed on and that did not verify */
+	uint64_t heard_ns; /* the last word of its own */
+	uint64_t told_ns;  /* when it was last told what is said of it */
+	uint64_t deaf_ns;  /* records from it are not looked at before */
 	uint32_t mark;	   /* of the last comparison that listed it */
 };
 

@@ -25,10 +25,11 @@ void gw_mesh_verify(struct gw_mesh *m, gw_host from, const struct gw_r_member_ne
 		    struct gw_actions *out)
 {
 	struct gw_mesh_pending *p = pending_of(m, n->identity);
+	const struct gw_roster_entry *sender = gw_roster_at(&m->roster, from);
 	struct gw_action *a;
 	uint8_t *copy;
 
-	if (!p || p->used)
+	if (!p || p->used || (sender && sender->deaf_ns > now))
 		return;
 	copy = gw_arena_copy(&out->arena, n->record.p, n->record.n);
 	if (!copy) {
@@ -186,20 +187,20 @@ void gw_mesh_record(struct gw_mesh *m, const struct gw_event *ev, struct gw_acti
 void gw_mesh_refused(struct gw_mesh *m, const struct gw_event *ev, struct gw_actions *out)
 {
 	struct gw_mesh_pending *p = pending_by_key(m, ev->key);
-	struct gw_mesh_link *l;
+	struct gw_roster_entry *e;
 
 	if (!p)
 		return;
-	l = gw_mesh_link_of(m, p->from);
+	e = gw_roster_at(&m->roster, p->from);
 	pending_free(m, p);
 	/* Only what is the sender's fault: records expire on their way, members are revoked, and this host has troubles
 	 * of its own. */
-	if (!l || gw_err_whose(ev->err) != GW_WHOSE_PEER || gw_err_retryable(ev->err) || ev->err == GW_EREVOKED)
+	if (!e || gw_err_whose(ev->err) != GW_WHOSE_PEER || gw_err_retryable(ev->err) || ev->err == GW_EREVOKED ||
+	    ++e->refusals < REFUSALS_MAX)
 		return;
-	if (++l->refusals < REFUSALS_MAX)
-		return;
-	gw_mesh_note(out, GW_LOG_WARN, "sends member records that do not verify: left alone", l->host);
-	gw_roster_at(&m->roster, l->host)->retry_ns = ev->now_ns + 600 * GW_MESH_SECOND;
-	l->refusals = 0;
-	gw_mesh_answer(m, l->host, 0, ev->now_ns, out);
+	gw_mesh_note(out, GW_LOG_WARN, "sends member records that do not verify: left alone", e->host);
+	e->refusals = 0;
+	e->deaf_ns = ev->now_ns + DEAF_FOR;
+	gw_mesh_answer(m, e->host, 0, ev->now_ns, out);
+	e->retry_ns = ev->now_ns + 600 * GW_MESH_SECOND;
 }

@@ -586,7 +586,7 @@ START_TEST(incarnations_stay_in_reach)
 }
 END_TEST
 
-START_TEST(nobody_leaves_by_the_word_of_others)
+START_TEST(who_is_heard_is_not_gone_by_the_word_of_others)
 {
 	struct gw_r_member_news n;
 	struct gw_msg m = say(&n, 2, GW_MEMBER_LEFT, 1), hello = {.type = GW_MSG_link_hello, .u.link_hello = {1, 1}};
@@ -595,8 +595,14 @@ START_TEST(nobody_leaves_by_the_word_of_others)
 	begin(&b, 4);
 	hear(&b, 2, &hello);
 	hear(&b, 1, &m);
-	ck_assert_int_eq(gw_roster_at(gw_mesh_roster(b.m), 2)->state, GW_MEMBER_SUSPECT);
+	ck_assert_int_eq(gw_roster_at(gw_mesh_roster(b.m), 2)->state, GW_MEMBER_ALIVE);
 	ck_assert_ptr_nonnull(sent(&b, 2, GW_MSG_member_news)); /* it can say that it is there */
+	m.u.member_news.members.v[0].state = GW_MEMBER_SUSPECT;
+	tick(&b, SECOND / 2);
+	hear(&b, 3, &m);
+	ck_assert_int_eq(gw_roster_at(gw_mesh_roster(b.m), 2)->state, GW_MEMBER_ALIVE);
+	ck_assert_uint_eq(sent(&b, 2, GW_MSG_member_news)->u.member_news.members.v[0].state, GW_MEMBER_SUSPECT);
+	m = say(&n, 2, GW_MEMBER_LEFT, 1);
 	hear(&b, 2, &m);
 	ck_assert_int_eq(gw_roster_at(gw_mesh_roster(b.m), 2)->state, GW_MEMBER_LEFT);
 	end(&b);
@@ -709,7 +715,7 @@ static Suite *suite(void)
 	tcase_add_test(t, what_strangers_say_is_bounded);
 	tcase_add_test(t, odd_statements_do_nothing);
 	tcase_add_test(t, incarnations_stay_in_reach);
-	tcase_add_test(t, nobody_leaves_by_the_word_of_others);
+	tcase_add_test(t, who_is_heard_is_not_gone_by_the_word_of_others);
 	tcase_add_test(t, old_records_are_nobodys_fault);
 	tcase_add_test(t, noise);
 	suite_add_tcase(s, t);
