@@ -66,7 +66,7 @@ int gw_control_new(struct gw_control **out, struct gw_loop *l, const char *path,
 		   gw_control_request *request, void *ctx, struct gw_diag *why)
 {
 	struct gw_control *c = calloc(1, sizeof *c);
-	struct gw_server_config cfg = {.path = path, .group = group, .peers_max = PEERS_MAX, .opened = opened,
+	struct gw_server_config cfg = {.path = path, .group = group, .peers_max = PEERS_MAX, .unknown = 1, .opened = opened,
 				       .message = message, .closed = closed, .arg = c};
 	int err;
 

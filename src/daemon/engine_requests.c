@@ -220,7 +220,7 @@ void gw_engine_requests_failed(struct gw_engine_requests *r, uint64_t version, i
 void gw_engine_requests_changed(struct gw_engine_requests *r, enum gw_engine_state state)
 {
 	if (r->applying && state == GW_ENGINE_DETACHED)
-		answer(r, GW_ECLOSED, "the engine went away while it resumed");
+		answer(r, GW_ECLOSED, "the engine went away before it served the version");
 }
 
 void gw_engine_requests_scrubbed(struct gw_engine_requests *r, int err, const char *text)

@@ -69,9 +69,9 @@ static int receive(struct gw_peer *p)
 		return err;
 	if (!p->finishing) {
 		err = gw_msg_decode(s->frame, n, &s->arena, &m);
-		if (err == GW_EUNKNOWN)
+		if (err == GW_EUNKNOWN && !s->cfg.unknown)
 			err = 0;
-		else if (!err)
+		else if (!err || err == GW_EUNKNOWN) /* then the message is all zeros */
 			err = s->cfg.message(p->ctx, &m, fds, nfds);
 		gw_arena_reset(&s->arena);
 	}

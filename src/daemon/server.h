@@ -27,6 +27,7 @@ struct gw_server_config {
 	gid_t group;         /* whose members are admitted too; (gid_t)-1: none. Always: root and this process's user */
 	size_t peers_max;
 	size_t fds_max;      /* descriptors that a message may bring, at most 2 */
+	int unknown;         /* messages of unknown kinds are handed over as well, all zeros, since their senders wait; else skipped */
 	/* New peer; *ctx is given to the others. An error refuses it. */
 	int (*opened)(void *arg, struct gw_peer *p, const struct gw_seq_peer *who, void **ctx);
 	/* fds are the callee's to use and the server's to close. An error drops the peer (closed is called). */

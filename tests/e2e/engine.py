@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
-from host import SERIES, Engine, Host, digest, godwit, until  # noqa: E402
+from host import SERIES, Engine, Host, digest, godwit, pack, until  # noqa: E402
 
 SEED = int(os.environ.get("SEED", str(random.randrange(1 << 32))))
 KILLS = int(os.environ.get("KILLS", "50"))
@@ -220,18 +220,6 @@ def engine_kills(count: int, rng: random.Random) -> None:
         engine = Engine(host, SERIES / "v0", 2, version=0).ready()
         host.apply(patch(0, 1), 0, 1)
         computes(engine, 1, 2)
-
-
-def pack(value: object) -> bytes:
-    """The msgpack that frames are made of (proto/MESSAGES.md), in its longest forms."""
-    if isinstance(value, int):
-        return b"\xcf" + value.to_bytes(8, "big")
-    if isinstance(value, str):
-        return b"\xdb" + len(value.encode()).to_bytes(4, "big") + value.encode()
-    if isinstance(value, bytes):
-        return b"\xc6" + len(value).to_bytes(4, "big") + value
-    assert isinstance(value, list)
-    return b"\xdd" + len(value).to_bytes(4, "big") + b"".join(pack(v) for v in value)
 
 
 def memfd(size: int, seals: int) -> int:

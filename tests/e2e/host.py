@@ -46,6 +46,19 @@ def digest(checkpoint: Path, ranks: int) -> str:
     return str(json.loads(done.stdout)["digest"])
 
 
+def pack(value: Any) -> bytes:
+    """The msgpack that frames are made of (proto/MESSAGES.md), in its longest forms."""
+    if isinstance(value, bool):
+        return b"\xc3" if value else b"\xc2"
+    if isinstance(value, int):
+        return b"\xd3" + value.to_bytes(8, "big", signed=True) if value < 0 else b"\xcf" + value.to_bytes(8, "big")
+    if isinstance(value, str):
+        return b"\xdb" + len(value.encode()).to_bytes(4, "big") + value.encode()
+    if isinstance(value, bytes):
+        return b"\xc6" + len(value).to_bytes(4, "big") + value
+    return b"\xdd" + len(value).to_bytes(4, "big") + b"".join(pack(v) for v in value)
+
+
 class Process:
     """A child with its output in a file; killed at the end of the test whatever happens."""
 
