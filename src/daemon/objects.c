@@ -12,6 +12,7 @@
 
 #define SYNC_EVERY_NS 250000000ull
 #define RETRY_NS 20000000ull
+#define SAY_AGAIN_NS 10000000000ull
 
 /* One object of the store, from OBJECT_OPEN to OBJECT_DROP. */
 struct entry {
@@ -43,6 +44,7 @@ struct gw_objects {
 	struct job *waiting, **waiting_last; /* to be tried again when the timer fires */
 	struct gw_timer wait_timer, sync_timer;
 	int syncing;
+	uint64_t sync_said_ns;    /* when its failure was last logged */
 };
 
 enum what { OPEN, CHECK, SEND, DROP, SYNC };
@@ -282,13 +284,17 @@ static int done_send(struct gw_objects *o, struct job *j, int err)
 static void done_sync(struct gw_objects *o, struct job *j, int err)
 {
 	struct entry failed = {.id = j->failed};
+	uint64_t now = gw_loop_now_ns(o->cfg.loop);
 	const struct gw_map_entry *m;
 	size_t at = 0;
 
 	o->syncing = 0;
 	if (!err)
 		return;
-	log_failure(&failed, "pieces cannot be made durable", &j->why, err);
+	if (!o->sync_said_ns || now - o->sync_said_ns >= SAY_AGAIN_NS) { /* a full disk fails four times a second */
+		o->sync_said_ns = now;
+		log_failure(&failed, "pieces cannot be made durable", &j->why, err);
+	}
 	while ((m = gw_map_next(&o->entries, &at)) != NULL) {
 		struct entry *e = m->value;
 

@@ -118,6 +118,7 @@ struct object {
 	size_t words;
 	uint8_t opened, opening, whole, claim_news, has_news, reconsider;
 	uint64_t opened_ns, retry_ns;
+	unsigned failures; /* of the store */
 
 	uint64_t *own;		   /* kept while incomplete; NULL when whole */
 	uint64_t *busy;		   /* own, or in flight */

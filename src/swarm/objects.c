@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "swarm/inner.h"
 
+enum { RETRY_DOUBLINGS = 4 };
 #define RETRY_NS (5 * SECOND)
 
 struct object *gw_swarm_object_get(const struct gw_swarm *s, const uint8_t id[32])
@@ -196,6 +197,7 @@ static void tell_whole(struct gw_swarm *s, struct object *o)
 static void become_whole(struct gw_swarm *s, struct object *o)
 {
 	o->whole = 1;
+	o->failures = 0;
 	gw_swarm_news_whole(s, o);
 	o->claimed = 0; /* the news says so */
 	holders_free(o);
@@ -257,12 +259,13 @@ void gw_swarm_object_open(struct gw_swarm *s, const struct gw_event *ev)
 	}
 }
 
-/* The disk refused. What was in flight is lost; after a while the store is asked again what it holds. */
+/* The disk refused. What was in flight is lost; after a while the store is asked again what it holds: 5 to 80 s, since
+ * what comes over a border for a full disk is wasted. */
 void gw_swarm_object_failed(struct gw_swarm *s, const struct gw_event *ev)
 {
 	struct object *o = gw_swarm_object_get(s, ev->object.b);
 
-	if (!o)
+	if (!o || (!o->opened && !o->opening)) /* several pieces fail at once */
 		return;
 	gw_swarm_log_host(s, GW_LOG_ERR, GW_HOST_SELF, "the store refuses an object; trying again in a while");
 	gw_swarm_flights_drop_object(s, o, 1);
@@ -272,7 +275,9 @@ void gw_swarm_object_failed(struct gw_swarm *s, const struct gw_event *ev)
 	o->opened = o->opening = o->whole = o->has_news = 0;
 	o->have = 0;
 	o->claimed = 0;
-	o->retry_ns = s->now + RETRY_NS;
+	o->retry_ns = s->now + (RETRY_NS << o->failures);
+	if (o->failures < RETRY_DOUBLINGS)
+		o->failures++;
 }
 
 void gw_swarm_object_retry(struct gw_swarm *s, struct object *o)

@@ -678,6 +678,19 @@ START_TEST(a_disk_that_refuses_is_asked_again)
 	ck_assert(net_run(&net, 0, net.now + 30 * NET_S));
 	ck_assert(net_logged(&net, 1, "store refuses", -1));
 	net_free(&net);
+	/* A disk that stays full is filled less and less often. */
+	trainer_and(2, 200);
+	net_want_all(&net, 0);
+	for (int i = 0; i < 4; i++) {
+		while (net_count(&net, 1, 0).have < 20)
+			net_run(&net, -1, net.now + NET_MS);
+		net_event(&net, 1, &ev);
+		net_event(&net, 1, &ev); /* the next piece */
+		ck_assert_int_eq(net_run(&net, 0, net.now + (4ull << i) * NET_S), 0);
+		ck_assert_uint_eq(net_count(&net, 1, 0).have, 0);
+	}
+	ck_assert(net_run(&net, 0, net.now + 120 * NET_S));
+	net_free(&net);
 }
 END_TEST
 
