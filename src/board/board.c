@@ -485,7 +485,7 @@ void gw_board_policy(const struct gw_board *b, size_t i, uint64_t wall_ns, struc
 	out->policy = p->name;
 	out->run = p->counters.run;
 	out->head = p->head;
-	out->stale = !p->head || !gw_head_is_fresh(p->head, wall_ns);
+	out->stale = !p->head || b->now >= p->stale_ns || !gw_head_is_fresh(p->head, wall_ns);
 	out->served = gw_board_served_version(b, p->counters.run);
 	out->fetched = p->fetched;
 	out->steps = p->steps;

@@ -116,9 +116,10 @@ static void refused(struct gw_board *b, const struct gw_event *ev, struct policy
 }
 
 /* Puts it in the place of the one before. */
-static int install(struct policy *p, const struct gw_event *ev)
+static int install(struct gw_board *b, struct policy *p, const struct gw_event *ev)
 {
 	struct gw_head *head = malloc(sizeof *head);
+	uint64_t life;
 	uint8_t *raw = malloc(ev->raw.n ? ev->raw.n : 1);
 
 	if (!head || !raw) {
@@ -135,6 +136,9 @@ static int install(struct policy *p, const struct gw_event *ev)
 	p->raw = raw;
 	p->n = ev->raw.n;
 	p->from = ev->host;
+	/* A wall clock that is set back must not make it fresh again. */
+	life = head->expires_ns - gw_min_u64(gw_max_u64(b->wall, head->created_ns), head->expires_ns);
+	p->stale_ns = b->now + life;
 	return 0;
 }
 
@@ -163,7 +167,7 @@ void gw_board_on_head(struct gw_board *b, const struct gw_event *ev)
 	}
 	if (p->head)
 		old = p->head->id;
-	if (install(p, ev) != 0) {
+	if (install(b, p, ev) != 0) {
 		b->err = GW_ENOMEM;
 		return;
 	}

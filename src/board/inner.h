@@ -59,6 +59,7 @@ struct policy {
 	uint8_t *raw;
 	size_t n;
 	gw_host from;
+	uint64_t stale_ns; /* monotonic: from then on the head has expired, whatever the wall clock says */
 	struct gw_digest path_told; /* the step of the last PATH; zero for none */
 	uint64_t fetched, path_bytes;
 	uint32_t steps;

@@ -374,6 +374,30 @@ START_TEST(an_expired_head_is_stale_but_the_newest)
 }
 END_TEST
 
+START_TEST(a_clock_set_back_makes_no_head_fresh)
+{
+	int anchor, head;
+
+	mesh(2);
+	anchor = bn_manifest(&net, RUN, 0, 0, MIB, -1, SMALL);
+	head = bn_head(&net, RUN, 1, anchor);
+	bn_publish(&net, 0, anchor);
+	bn_publish(&net, 0, head);
+	bn_run(&net, BN_S);
+	/* Ahead for a moment, and right again: it is as fresh as it was. */
+	net.wall_offset = 7200 * BN_S;
+	ck_assert(bn_policy(&net, 1).stale);
+	net.wall_offset = 0;
+	ck_assert(!bn_policy(&net, 1).stale);
+	/* Its life goes by, and then the clock is set back to the middle of it. */
+	bn_run(&net, 3700 * BN_S);
+	ck_assert(bn_policy(&net, 1).stale);
+	net.wall_offset = 0 - 3699 * BN_S;
+	ck_assert(bn_policy(&net, 1).stale);
+	bn_free(&net);
+}
+END_TEST
+
 /* --- the way --- */
 
 START_TEST(a_fresh_host_takes_anchor_and_chain)
@@ -735,6 +759,7 @@ static Suite *suite(void)
 	tcase_add_test(t, idle_boards_say_little);
 	tcase_add_test(t, garbage_is_never_passed_on);
 	tcase_add_test(t, an_expired_head_is_stale_but_the_newest);
+	tcase_add_test(t, a_clock_set_back_makes_no_head_fresh);
 	tcase_add_test(u, a_fresh_host_takes_anchor_and_chain);
 	tcase_add_test(u, a_cheaper_skip_replaces_the_chain);
 	tcase_add_test(u, a_dearer_skip_does_not);
