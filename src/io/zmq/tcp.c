@@ -41,7 +41,7 @@ uint64_t gw_wire_bytes(size_t n)
 	return n + 64;
 }
 
-/* A heartbeat each way every five seconds is below 20 bytes a second. */
+/* 64 bytes a second: what a peer's heartbeats, if it sends any, may add. */
 uint64_t gw_undelivered_allowed(uint64_t max, uint64_t age_ns)
 {
 	return max + (1 << 20) + age_ns / 1000000000 * 64;
