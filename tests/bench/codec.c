@@ -1,176 +1,373 @@
 /*
- * What a patch costs: bits a change, against the rivals of field practice on the same pair, and how fast one core makes
- * and decodes it. Prints RESULT lines.
+ * What it costs to send one version of a checkpoint to who has another, in bits a change and in seconds: our patch
+ * files, what others send, and what no stateless coder can go below, on the same pair in the same run. Prints RESULT
+ * lines; tools/lab/bench_table.py makes tables of them, codec.sh runs it on many pairs.
  *
- *     tests/bench/codec OLD NEW PATCH-TO-WRITE [LABEL]
+ *     tests/bench/codec OLD NEW --label NAME --work DIR [--runs N] [--small MIB]
+ *
+ * Each dtype that changed is measured by itself and, where there are several, all together. What is too slow for large
+ * files is measured on the first MIB (8) of the largest class, along with everything else.
  */
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 #include <zstd.h>
 
-#include "io/os/fs_os.h"
-#include "patch/diff.h"
-#include "patch/fingerprint.h"
-#include "patch/scan.h"
-#include "patch/sparse.h"
+#include "base/num.h"
+#include "base/publish.h"
+#include "bound.h"
+#include "godwit.h"
+#include "io/os/pool.h"
+#include "kernels.h"
+#include "rivals.h"
+#include "tools.h"
 
-static double now_s(void)
-{
-	struct timespec t;
+/* Sizes of models, bytes. What is below LARGE is measured more often, since it is soon done and stays in the cache. */
+enum { THREADS = 2, LARGE = 64 * 1024 * 1024, ONCE = 256 * 1024 * 1024, RUNS_SMALL = 3 };
 
-	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+struct options {
+	const char *old, *new_, *label, *work;
+	int runs;
+	uint64_t small;
+};
 
-static void fail(int err, const struct gw_diag *why)
+/* What is being measured. */
+struct job {
+	const struct options *o;
+	const struct bench_pair *pair;
+	const char *class, *part;
+	struct bench_bound bound;
+	struct bench_time ceilings[KERNEL_COUNT];
+	uint8_t *model;
+	uint64_t xor_bytes;
+	int runs;
+};
+
+static void fail(int err, const char *what, const struct gw_diag *why)
 {
 	if (!err)
 		return;
-	(void)fprintf(stderr, "%s\n", why->text[0] ? why->text : gw_err_text(err));
-	exit(1);
+	(void)fprintf(stderr, "codec: %s: %s\n", what, why && why->text[0] ? why->text : gw_err_text(err));
+	exit(EXIT_FAILURE);
 }
 
-/* "Gaps and steps": a varint a gap, 2 bits a step (±1, other), other steps as their new bits; then zstd -1 over each
- * tensor. Better than what NeMo-RL and PULSE send. */
-static uint64_t rival_gaps(const struct gw_tensor *o, const struct gw_tensor *n, uint64_t *changed)
+/* --- RESULT lines ------------------------------------------------------------------------------------------------- */
+
+static void tail(const struct job *j)
 {
-	uint64_t elements = o->bytes / 2, k = 0, at = 0, gap = 0;
-	uint8_t *raw = malloc(elements * 6 + 64), *out = malloc(ZSTD_compressBound(elements * 6 + 64));
-	size_t got;
+	(void)printf(" pair=%s dtype=%s part=%s\n", j->o->label, j->class, j->part);
+}
 
-	for (uint64_t i = 0; i < elements; i++, gap++) {
-		uint64_t a = gw_element_load(o->p + 2 * i, 2), b = gw_element_load(n->p + 2 * i, 2);
+static double gb(const struct job *j)
+{
+	return (double)j->pair->bytes / 1e9;
+}
 
-		if (a == b)
+static void say_bits(const struct job *j, const char *codec, uint64_t bytes)
+{
+	double bits = 8.0 * (double)bytes, bound = j->bound.place_bits + j->bound.step_bits;
+
+	(void)printf("RESULT codec.bits.%s %.3f bits bytes=%" PRIu64 " of_bound=%.4f of_bound_and_parameters=%.4f",
+		     codec, bits / (double)j->bound.changed, bytes, bits / bound,
+		     bits / (bound + j->bound.parameter_bits));
+	if (j->xor_bytes)
+		(void)printf(" of_xor_zstd1=%.4f", (double)bytes / (double)j->xor_bytes);
+	tail(j);
+}
+
+/* way: "encode" is held against reading both versions, all others against reading one. */
+static void say_speed(const struct job *j, const char *way, const char *codec, const struct bench_time *t)
+{
+	const struct bench_time *read = &j->ceilings[strcmp(way, "encode") ? KERNEL_READ : KERNEL_READ_TWO];
+
+	(void)printf("RESULT codec.%s.%s %.3f GB/s cpu_s=%.4f wall_s=%.4f runs=%d of_memcpy=%.3f of_read=%.3f", way,
+		     codec, gb(j) / t->cpu_s, t->cpu_s, t->wall_s, t->runs, j->ceilings[KERNEL_COPY].cpu_s / t->cpu_s,
+		     read->cpu_s / t->cpu_s);
+	tail(j);
+}
+
+static void say_bound(const struct job *j)
+{
+	const struct bench_bound *b = &j->bound;
+	double k = (double)b->changed;
+
+	(void)printf("RESULT codec.bound %.3f bits places=%.3f steps=%.3f parameters=%.3f changed=%" PRIu64
+		     " elements=%" PRIu64 " density=%.6f model_bytes=%" PRIu64,
+		     (b->place_bits + b->step_bits) / k, b->place_bits / k, b->step_bits / k, b->parameter_bits / k,
+		     b->changed, b->elements, k / (double)b->elements, j->pair->bytes);
+	tail(j);
+}
+
+static void say_kernel(const struct job *j, enum kernel kernel, const struct bench_time *t)
+{
+	int both = kernel == KERNEL_READ_TWO || kernel == KERNEL_SCAN;
+	const struct bench_time *read = &j->ceilings[both ? KERNEL_READ_TWO : KERNEL_READ];
+
+	(void)printf("RESULT codec.kernel.%s %.3f GB/s cpu_s=%.4f wall_s=%.4f runs=%d of_memcpy=%.3f of_read=%.3f",
+		     kernel_names[kernel], gb(j) / t->cpu_s, t->cpu_s, t->wall_s, t->runs,
+		     j->ceilings[KERNEL_COPY].cpu_s / t->cpu_s, read->cpu_s / t->cpu_s);
+	tail(j);
+}
+
+/* --- measuring -----------------------------------------------------------------------------------------------------
+ */
+
+static void measure_kernels(struct job *j)
+{
+	struct gw_pool one = gw_pool_serial();
+
+	for (int k = 0; k < KERNEL_COUNT; k++) {
+		fail(kernel_measure(j->pair, (enum kernel)k, &one, j->runs, j->model, &j->ceilings[k]), kernel_names[k],
+		     NULL);
+		say_kernel(j, (enum kernel)k, &j->ceilings[k]);
+	}
+}
+
+/* What a second thread gains, by the clock on the wall, beside what it gains for reading alone. */
+static void measure_threads(struct job *j, struct godwit *g, const struct bench_time *encode,
+			    const struct bench_time *decode)
+{
+	struct gw_pool two = {0};
+	struct gw_diag why = {""};
+	struct bench_time both, one, t;
+	double gain;
+
+	fail(gw_pool_threads_init(&two, THREADS, &why), "threads", &why);
+	fail(kernel_measure(j->pair, KERNEL_READ_TWO, &two, j->runs, NULL, &both), "reading", NULL);
+	fail(kernel_measure(j->pair, KERNEL_READ, &two, j->runs, NULL, &one), "reading", NULL);
+	fail(godwit_encode(g, &two, j->runs, &t), "gw_diff", &g->why);
+	gain = j->ceilings[KERNEL_READ_TWO].wall_s / both.wall_s;
+	(void)printf("RESULT codec.two_threads.encode %.3f times read_gains=%.3f of_read=%.3f wall_s=%.4f",
+		     encode->wall_s / t.wall_s, gain, encode->wall_s / t.wall_s / gain, t.wall_s);
+	tail(j);
+	fail(godwit_open(g), "gw_patch_open", &g->why);
+	fail(godwit_decode(g, &two, GODWIT_LIST, j->runs, j->model, &t), "gw_tile_decode", NULL);
+	gain = j->ceilings[KERNEL_READ].wall_s / one.wall_s;
+	(void)printf("RESULT codec.two_threads.decode %.3f times read_gains=%.3f of_read=%.3f wall_s=%.4f",
+		     decode->wall_s / t.wall_s, gain, decode->wall_s / t.wall_s / gain, t.wall_s);
+	tail(j);
+	gw_pool_threads_free(&two);
+}
+
+static void measure_godwit(struct job *j)
+{
+	struct gw_pool one = gw_pool_serial();
+	struct godwit g;
+	struct bench_time encode, list, t;
+
+	fail(godwit_init(&g, j->pair, THREADS), "memory", NULL);
+	fail(godwit_encode(&g, &one, j->runs, &encode), "gw_diff", &g.why);
+	fail(godwit_open(&g), "gw_patch_open", &g.why);
+	say_bits(j, "godwit", g.report.patch_bytes);
+	say_speed(j, "encode", "godwit", &encode);
+	fail(godwit_decode(&g, &one, GODWIT_IN_PLACE, j->runs, j->model, &t), "decoding in place", NULL);
+	say_speed(j, "decode", "godwit", &t);
+	fail(godwit_decode(&g, &one, GODWIT_LIST, j->runs, j->model, &list), "decoding", NULL);
+	say_speed(j, "decode_list", "godwit", &list);
+	fail(godwit_decode(&g, &one, GODWIT_PRINTS, j->runs, j->model, &t), "decoding with fingerprints", NULL);
+	say_speed(j, "decode_prints", "godwit", &t);
+	if (j->pair->bytes >= LARGE)
+		measure_threads(j, &g, &encode, &list);
+	godwit_free(&g);
+}
+
+struct rival_run {
+	struct job *job;
+	const struct rival *r;
+	struct rival_work *w;
+};
+
+static int rival_encode(void *ctx)
+{
+	struct rival_run *run = ctx;
+
+	return run->r->encode(run->r, run->w, run->job->pair);
+}
+
+static int rival_decode(void *ctx)
+{
+	struct rival_run *run = ctx;
+
+	return run->r->decode(run->r, run->w, run->job->pair, run->job->model);
+}
+
+static void rival_before(void *ctx)
+{
+	const struct rival_run *run = ctx;
+
+	bench_pair_old(run->job->pair, run->job->model);
+}
+
+/* Rivals come before us, so that XOR with zstd -1 is known when we are held against it. */
+static void measure_rivals(struct job *j)
+{
+	struct rival_work w;
+	struct bench_time encode, decode;
+
+	fail(rival_work_init(&w, j->pair, j->bound.changed), "memory", NULL);
+	for (const struct rival *r = bench_rivals; r->name; r++) {
+		struct rival_run run = {j, r, &w};
+
+		fail(bench_median(&encode, j->runs, NULL, rival_encode, &run), r->name, NULL);
+		fail(bench_median(&decode, j->runs, rival_before, rival_decode, &run), r->name, NULL);
+		fail(bench_pair_is_new(j->pair, j->model) ? 0 : GW_EDIGEST, r->name, NULL);
+		if (!strcmp(r->name, "xor_zstd1"))
+			j->xor_bytes = rival_bytes(r, &w);
+		say_bits(j, r->name, rival_bytes(r, &w));
+		say_speed(j, "encode", r->name, &encode);
+		say_speed(j, "decode", r->name, &decode);
+	}
+	rival_work_free(&w);
+}
+
+static void measure_tools(struct job *j)
+{
+	struct tool_result r;
+
+	for (const struct tool *t = bench_tools; t->name; t++) {
+		if (t->small && j->pair->bytes > j->o->small)
 			continue;
-		for (; gap > 127; gap >>= 7)
-			raw[at++] = (uint8_t)(gap | 128);
-		raw[at++] = (uint8_t)gap;
-		gap = UINT64_MAX;
-		k++;
-	}
-	for (uint64_t i = 0, bits = 0, used = 0; i < elements; i++) {
-		uint64_t a = gw_element_load(o->p + 2 * i, 2), b = gw_element_load(n->p + 2 * i, 2);
-
-		if (a == b)
+		fail(tool_run(t, j->pair->paths[0], j->pair->paths[1], j->o->work,
+			      j->pair->bytes > ONCE ? 1 : j->o->runs, &r),
+		     t->name, NULL);
+		if (!r.installed) {
+			(void)printf("RESULT codec.missing.%s 0 bits package=%s", t->name, t->package);
+			tail(j);
 			continue;
-		bits |= (uint64_t)(b == a + 1 ? 0 : b + 1 == a ? 1 : 2) << used;
-		used += 2;
-		if (used == 8) {
-			raw[at++] = (uint8_t)bits;
-			bits = used = 0;
 		}
+		fail(r.verified ? 0 : GW_EDIGEST, t->name, NULL);
+		say_bits(j, t->name, r.bytes);
+		say_speed(j, "encode", t->name, &r.encode);
+		say_speed(j, "decode", t->name, &r.decode);
 	}
-	for (uint64_t i = 0; i < elements; i++) {
-		uint64_t a = gw_element_load(o->p + 2 * i, 2), b = gw_element_load(n->p + 2 * i, 2);
-
-		if (a != b && b != a + 1 && b + 1 != a) {
-			gw_element_store(raw + at, 2, b);
-			at += 2;
-		}
-	}
-	got = ZSTD_compress(out, ZSTD_compressBound(at), raw, at, 1);
-	free(raw);
-	free(out);
-	*changed += k;
-	return got;
 }
 
-static void sizes(const struct gw_checkpoint *a, const struct gw_checkpoint *b, const struct gw_diff_report *r,
-		  const char *label)
+static void measure(const struct options *o, const struct bench_pair *p, const char *class, const char *part)
 {
-	uint64_t gaps = 0, changed = 0;
+	struct job j = {.o = o, .pair = p, .class = class, .part = part};
 
-	for (uint32_t i = 0; i < gw_checkpoint_tensors(b); i++) {
-		const struct gw_tensor *n = gw_checkpoint_tensor(b, i), *o = gw_checkpoint_find(a, n->name);
-
-		if (o && n->dtype == GW_DT_BF16 && o->bytes == n->bytes)
-			gaps += rival_gaps(o, n, &changed);
-	}
-	(void)printf("RESULT codec.bits.%s %.2f bits changed=%" PRIu64
-		     " density=%.5f gaps_zstd=%.2f int32_value=48.00\n",
-		     label, 8.0 * (double)r->patch_bytes / (double)r->changed, r->changed,
-		     (double)r->changed / (double)r->elements, changed ? 8.0 * (double)gaps / (double)changed : 0.0);
+	j.runs = p->bytes < LARGE && o->runs > 1 ? (int)gw_min_u64((uint64_t)o->runs * RUNS_SMALL, BENCH_RUNS_MAX)
+						 : o->runs;
+	fail(bench_bound(p, &j.bound), "bound", NULL);
+	j.model = malloc((size_t)p->bytes + 1);
+	fail(j.model ? 0 : GW_ENOMEM, "memory", NULL);
+	bench_pair_old(p, j.model);
+	say_bound(&j);
+	measure_kernels(&j);
+	measure_rivals(&j);
+	measure_godwit(&j);
+	measure_tools(&j);
+	(void)fflush(stdout);
+	free(j.model);
 }
 
-/* Every tile, against the base in memory; with the fingerprint of the whole tensor, or without. */
-static void decode(const struct gw_patch *pt, const struct gw_checkpoint *base, int prints, uint8_t *old)
+/* --- classes --------------------------------------------------------------------------------------------------------
+ */
+
+static void measure_cut(const struct options *o, const struct bench_pair *p, enum gw_dtype dtype, uint64_t limit,
+			const char *class, const char *part)
 {
-	struct gw_tile_decoder *d;
-	struct gw_patch_info info;
+	char *old = gw_path_join(o->work, "cut-old.safetensors"), *new_ = gw_path_join(o->work, "cut-new.safetensors");
+	struct bench_pair cut;
 	struct gw_diag why = {""};
 
-	fail(gw_tile_decoder_new(&d), &why);
-	gw_patch_info(pt, &info);
-	for (uint32_t i = 0; i < info.tensors; i++) {
-		const struct gw_patch_tensor *t = gw_patch_tensor(pt, i);
-		const struct gw_tensor *b = gw_checkpoint_find(base, t->name);
-		uint64_t lane[2] = {0, 0};
+	fail(old && new_ ? 0 : GW_ENOMEM, "memory", NULL);
+	fail(bench_pair_cut(p, dtype, limit, old, new_, &why), "cutting", &why);
+	fail(bench_pair_open(&cut, old, new_, &why), "the cut", &why);
+	measure(o, &cut, class, part);
+	bench_pair_close(&cut);
+	(void)unlink(old);
+	(void)unlink(new_);
+	free(old);
+	free(new_);
+}
 
-		if (prints && b)
-			gw_print_run(lane, t->width, 0, b->p, t->elements);
-		for (uint32_t k = 0; b && k < t->tiles; k++) {
-			struct gw_tile_changes c;
-			struct gw_tile_rect r;
+static uint64_t bytes_of(const struct bench_pair *p, enum gw_dtype dtype)
+{
+	uint64_t n = 0;
 
-			gw_tiling_rect(&t->tiling, k, &r);
-			fail(gw_tile_decode(d, pt, t, k, gw_tile_gather(b->p, t->width, &r, old), &c), &why);
-		}
+	for (uint32_t i = 0; i < p->count; i++)
+		n += p->tensors[i].dtype == dtype ? p->tensors[i].new_->bytes : 0;
+	return n;
+}
+
+static void measure_classes(const struct options *o, const struct bench_pair *p)
+{
+	uint64_t changed[BENCH_DTYPES];
+	enum gw_dtype largest = GW_DT_NONE;
+	int classes = 0;
+
+	fail(bench_pair_changed(p, changed), "comparing", NULL);
+	for (int i = 0; i < BENCH_DTYPES; i++) {
+		if (!changed[i])
+			continue;
+		classes++;
+		if (!largest || bytes_of(p, (enum gw_dtype)i) > bytes_of(p, largest))
+			largest = (enum gw_dtype)i;
 	}
-	gw_tile_decoder_free(d);
+	fail(classes ? 0 : GW_ENOENT, "nothing changed between the two", NULL);
+	for (int i = 0; i < BENCH_DTYPES; i++)
+		if (changed[i] && (classes > 1 || !p->paths[0] || !p->paths[1] || bytes_of(p, largest) < p->bytes))
+			measure_cut(o, p, (enum gw_dtype)i, UINT64_MAX, gw_dtype_name((enum gw_dtype)i), "whole");
+	if (p->paths[0] && p->paths[1])
+		measure(o, p, classes > 1 || bytes_of(p, largest) < p->bytes ? "all" : gw_dtype_name(largest), "whole");
+	else
+		measure_cut(o, p, GW_DT_NONE, UINT64_MAX, "all", "whole");
+	if (bytes_of(p, largest) > o->small)
+		measure_cut(o, p, largest, o->small, gw_dtype_name(largest), "first");
+}
+
+static int parse(struct options *o, int argc, char **argv)
+{
+	static const struct option known[] = {
+		{"label", required_argument, NULL, 'l'},
+		{"work", required_argument, NULL, 'w'},
+		{"runs", required_argument, NULL, 'r'},
+		{"small", required_argument, NULL, 's'},
+		{NULL, 0, NULL, 0},
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
+		switch (option) {
+		case 'l':
+			o->label = optarg;
+			break;
+		case 'w':
+			o->work = optarg;
+			break;
+		case 'r':
+			o->runs = atoi(optarg);
+			break;
+		case 's':
+			o->small = strtoull(optarg, NULL, 10) << 20;
+			break;
+		default:
+			return GW_EINVAL;
+		}
+	if (optind + 2 != argc || !o->label || !o->work || o->runs < 1 || o->runs > BENCH_RUNS_MAX || !o->small)
+		return GW_EINVAL;
+	o->old = argv[optind];
+	o->new_ = argv[optind + 1];
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	struct gw_fs *fs = gw_fs_os();
-	struct gw_pool pool = gw_pool_serial();
-	struct gw_diff_options opt = {.replace = 1};
-	struct gw_diff_report r;
+	struct options o = {.runs = 3, .small = 8 << 20};
 	struct gw_diag why = {""};
-	struct gw_checkpoint *a, *b;
-	struct gw_mapping map;
-	struct gw_patch *pt;
-	struct gw_file *f;
-	const char *label = argc > 4 ? argv[4] : "pair";
-	uint8_t *old = malloc((size_t)GW_TILE_ELEMENTS_MAX * 8);
-	double best[3] = {1e9, 1e9, 1e9}, gb;
+	struct bench_pair p;
 
-	if (argc < 4 || !old)
+	if (parse(&o, argc, argv)) {
+		(void)fprintf(stderr, "usage: codec OLD NEW --label NAME --work DIR [--runs N] [--small MIB]\n");
 		return 2;
-	fail(gw_checkpoint_open(&a, fs, argv[1], &why), &why);
-	fail(gw_checkpoint_open(&b, fs, argv[2], &why), &why);
-	for (int i = 0; i < 4; i++) {
-		double t = now_s();
-
-		fail(gw_diff(a, b, fs, &pool, &opt, argv[3], &r, &why), &why);
-		t = now_s() - t;
-		best[0] = t < best[0] && i ? t : best[0]; /* the first run maps the files */
 	}
-	fail(gw_fs_open(fs, argv[3], GW_OPEN_READ, &f), &why);
-	fail(gw_fs_map(fs, f, &map), &why);
-	gw_fs_close(fs, f);
-	fail(gw_patch_open(&pt, map.p, map.n, &why), &why);
-	for (int prints = 0; prints < 2; prints++)
-		for (int i = 0; i < 3; i++) {
-			double t = now_s();
-
-			decode(pt, a, prints, old);
-			t = now_s() - t;
-			best[1 + prints] = t < best[1 + prints] ? t : best[1 + prints];
-		}
-	gb = (double)r.bytes / 1e9;
-	sizes(a, b, &r, label);
-	(void)printf("RESULT codec.encode.%s %.2f GB/s cpu_s=%.3f model_gb=%.2f per=core\n", label, gb / best[0],
-		     best[0], gb);
-	(void)printf("RESULT codec.decode.%s %.2f GB/s cpu_s=%.3f per=core\n", label, gb / best[1], best[1]);
-	(void)printf("RESULT codec.decode_prints.%s %.2f GB/s cpu_s=%.3f per=core\n", label, gb / best[2], best[2]);
-	gw_patch_close(pt);
-	(void)gw_fs_unmap(fs, &map);
-	gw_checkpoint_close(a);
-	gw_checkpoint_close(b);
-	free(old);
-	return 0;
+	(void)printf("MACHINE compiler %s\nMACHINE libzstd %s\n", __VERSION__, ZSTD_versionString());
+	fail(bench_pair_open(&p, o.old, o.new_, &why), o.old, &why);
+	measure_classes(&o, &p);
+	bench_pair_close(&p);
+	return EXIT_SUCCESS;
 }
