@@ -5,6 +5,8 @@ libmsgpack-dev libinih-dev libjansson-dev"
 RUN_PACKAGES="python3 procps ca-certificates"
 TEST_PACKAGES="$RUN_PACKAGES check g++ python3-numpy python3-zstandard clang libclang-rt-14-dev valgrind iproute2 git \
 xz-utils"
+# Rivals of make bench-codec; what is missing is left out there.
+BENCH_PACKAGES="zstd xdelta3 bsdiff"
 
 # install_packages "a b c": only what is missing, so that a second run needs no network.
 install_packages() {

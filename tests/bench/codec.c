@@ -3,13 +3,12 @@
  * files, what others send, and what no stateless coder can go below, on the same pair in the same run. Prints RESULT
  * lines; tools/lab/bench_table.py makes tables of them, codec.sh runs it on many pairs.
  *
- *     tests/bench/codec OLD NEW --label NAME --work DIR [--runs N] [--small MIB]
+ *     tests/bench/codec OLD NEW --label NAME --work DIR [--runs N] [--small MIB] [--only DTYPE]
  *
- * Each dtype that changed is measured by itself and, where there are several, all together. What is too slow for large
- * files is measured on the first MIB (8) of the largest class, along with everything else.
+ * Each dtype that changed is measured by itself and, where there are several, all together; or one of them alone. What
+ * is too slow for large files is measured on the first MIB (8) of the largest class, along with everything else.
  */
 #include <getopt.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +17,10 @@
 
 #include "base/num.h"
 #include "base/publish.h"
-#include "bound.h"
 #include "godwit.h"
 #include "io/os/pool.h"
 #include "kernels.h"
+#include "result.h"
 #include "rivals.h"
 #include "tools.h"
 
@@ -32,17 +31,14 @@ struct options {
 	const char *old, *new_, *label, *work;
 	int runs;
 	uint64_t small;
+	enum gw_dtype only; /* GW_DT_NONE: all of them */
 };
 
 /* What is being measured. */
 struct job {
 	const struct options *o;
-	const struct bench_pair *pair;
-	const char *class, *part;
-	struct bench_bound bound;
-	struct bench_time ceilings[KERNEL_COUNT];
-	uint8_t *model;
-	uint64_t xor_bytes;
+	struct bench_block b;
+	uint8_t *model; /* a version in one piece */
 	int runs;
 };
 
@@ -54,64 +50,6 @@ static void fail(int err, const char *what, const struct gw_diag *why)
 	exit(EXIT_FAILURE);
 }
 
-/* --- RESULT lines ------------------------------------------------------------------------------------------------- */
-
-static void tail(const struct job *j)
-{
-	(void)printf(" pair=%s dtype=%s part=%s\n", j->o->label, j->class, j->part);
-}
-
-static double gb(const struct job *j)
-{
-	return (double)j->pair->bytes / 1e9;
-}
-
-static void say_bits(const struct job *j, const char *codec, uint64_t bytes)
-{
-	double bits = 8.0 * (double)bytes, bound = j->bound.place_bits + j->bound.step_bits;
-
-	(void)printf("RESULT codec.bits.%s %.3f bits bytes=%" PRIu64 " of_bound=%.4f of_bound_and_parameters=%.4f",
-		     codec, bits / (double)j->bound.changed, bytes, bits / bound,
-		     bits / (bound + j->bound.parameter_bits));
-	if (j->xor_bytes)
-		(void)printf(" of_xor_zstd1=%.4f", (double)bytes / (double)j->xor_bytes);
-	tail(j);
-}
-
-/* way: "encode" is held against reading both versions, all others against reading one. */
-static void say_speed(const struct job *j, const char *way, const char *codec, const struct bench_time *t)
-{
-	const struct bench_time *read = &j->ceilings[strcmp(way, "encode") ? KERNEL_READ : KERNEL_READ_TWO];
-
-	(void)printf("RESULT codec.%s.%s %.3f GB/s cpu_s=%.4f wall_s=%.4f runs=%d of_memcpy=%.3f of_read=%.3f", way,
-		     codec, gb(j) / t->cpu_s, t->cpu_s, t->wall_s, t->runs, j->ceilings[KERNEL_COPY].cpu_s / t->cpu_s,
-		     read->cpu_s / t->cpu_s);
-	tail(j);
-}
-
-static void say_bound(const struct job *j)
-{
-	const struct bench_bound *b = &j->bound;
-	double k = (double)b->changed;
-
-	(void)printf("RESULT codec.bound %.3f bits places=%.3f steps=%.3f parameters=%.3f changed=%" PRIu64
-		     " elements=%" PRIu64 " density=%.6f model_bytes=%" PRIu64,
-		     (b->place_bits + b->step_bits) / k, b->place_bits / k, b->step_bits / k, b->parameter_bits / k,
-		     b->changed, b->elements, k / (double)b->elements, j->pair->bytes);
-	tail(j);
-}
-
-static void say_kernel(const struct job *j, enum kernel kernel, const struct bench_time *t)
-{
-	int both = kernel == KERNEL_READ_TWO || kernel == KERNEL_SCAN;
-	const struct bench_time *read = &j->ceilings[both ? KERNEL_READ_TWO : KERNEL_READ];
-
-	(void)printf("RESULT codec.kernel.%s %.3f GB/s cpu_s=%.4f wall_s=%.4f runs=%d of_memcpy=%.3f of_read=%.3f",
-		     kernel_names[kernel], gb(j) / t->cpu_s, t->cpu_s, t->wall_s, t->runs,
-		     j->ceilings[KERNEL_COPY].cpu_s / t->cpu_s, read->cpu_s / t->cpu_s);
-	tail(j);
-}
-
 /* --- measuring -----------------------------------------------------------------------------------------------------
  */
 
@@ -120,9 +58,9 @@ static void measure_kernels(struct job *j)
 	struct gw_pool one = gw_pool_serial();
 
 	for (int k = 0; k < KERNEL_COUNT; k++) {
-		fail(kernel_measure(j->pair, (enum kernel)k, &one, j->runs, j->model, &j->ceilings[k]), kernel_names[k],
-		     NULL);
-		say_kernel(j, (enum kernel)k, &j->ceilings[k]);
+		fail(kernel_measure(j->b.pair, (enum kernel)k, &one, j->runs, j->model, &j->b.ceilings[k]),
+		     kernel_names[k], NULL);
+		result_kernel(&j->b, (enum kernel)k);
 	}
 }
 
@@ -133,22 +71,15 @@ static void measure_threads(struct job *j, struct godwit *g, const struct bench_
 	struct gw_pool two = {0};
 	struct gw_diag why = {""};
 	struct bench_time both, one, t;
-	double gain;
 
 	fail(gw_pool_threads_init(&two, THREADS, &why), "threads", &why);
-	fail(kernel_measure(j->pair, KERNEL_READ_TWO, &two, j->runs, NULL, &both), "reading", NULL);
-	fail(kernel_measure(j->pair, KERNEL_READ, &two, j->runs, NULL, &one), "reading", NULL);
+	fail(kernel_measure(j->b.pair, KERNEL_READ_TWO, &two, j->runs, NULL, &both), "reading", NULL);
+	fail(kernel_measure(j->b.pair, KERNEL_READ, &two, j->runs, NULL, &one), "reading", NULL);
 	fail(godwit_encode(g, &two, j->runs, &t), "gw_diff", &g->why);
-	gain = j->ceilings[KERNEL_READ_TWO].wall_s / both.wall_s;
-	(void)printf("RESULT codec.two_threads.encode %.3f times read_gains=%.3f of_read=%.3f wall_s=%.4f",
-		     encode->wall_s / t.wall_s, gain, encode->wall_s / t.wall_s / gain, t.wall_s);
-	tail(j);
+	result_threads(&j->b, "encode", encode->wall_s, t.wall_s, j->b.ceilings[KERNEL_READ_TWO].wall_s, both.wall_s);
 	fail(godwit_open(g), "gw_patch_open", &g->why);
 	fail(godwit_decode(g, &two, GODWIT_LIST, j->runs, j->model, &t), "gw_tile_decode", NULL);
-	gain = j->ceilings[KERNEL_READ].wall_s / one.wall_s;
-	(void)printf("RESULT codec.two_threads.decode %.3f times read_gains=%.3f of_read=%.3f wall_s=%.4f",
-		     decode->wall_s / t.wall_s, gain, decode->wall_s / t.wall_s / gain, t.wall_s);
-	tail(j);
+	result_threads(&j->b, "decode", decode->wall_s, t.wall_s, j->b.ceilings[KERNEL_READ].wall_s, one.wall_s);
 	gw_pool_threads_free(&two);
 }
 
@@ -158,18 +89,18 @@ static void measure_godwit(struct job *j)
 	struct godwit g;
 	struct bench_time encode, list, t;
 
-	fail(godwit_init(&g, j->pair, THREADS), "memory", NULL);
+	fail(godwit_init(&g, j->b.pair, THREADS), "memory", NULL);
 	fail(godwit_encode(&g, &one, j->runs, &encode), "gw_diff", &g.why);
 	fail(godwit_open(&g), "gw_patch_open", &g.why);
-	say_bits(j, "godwit", g.report.patch_bytes);
-	say_speed(j, "encode", "godwit", &encode);
+	result_bits(&j->b, "godwit", g.report.patch_bytes);
+	result_speed(&j->b, "encode", "godwit", &encode);
 	fail(godwit_decode(&g, &one, GODWIT_IN_PLACE, j->runs, j->model, &t), "decoding in place", NULL);
-	say_speed(j, "decode", "godwit", &t);
+	result_speed(&j->b, "decode", "godwit", &t);
 	fail(godwit_decode(&g, &one, GODWIT_LIST, j->runs, j->model, &list), "decoding", NULL);
-	say_speed(j, "decode_list", "godwit", &list);
+	result_speed(&j->b, "decode_list", "godwit", &list);
 	fail(godwit_decode(&g, &one, GODWIT_PRINTS, j->runs, j->model, &t), "decoding with fingerprints", NULL);
-	say_speed(j, "decode_prints", "godwit", &t);
-	if (j->pair->bytes >= LARGE)
+	result_speed(&j->b, "decode_prints", "godwit", &t);
+	if (j->b.pair->bytes >= LARGE)
 		measure_threads(j, &g, &encode, &list);
 	godwit_free(&g);
 }
@@ -184,21 +115,21 @@ static int rival_encode(void *ctx)
 {
 	struct rival_run *run = ctx;
 
-	return run->r->encode(run->r, run->w, run->job->pair);
+	return run->r->encode(run->r, run->w, run->job->b.pair);
 }
 
 static int rival_decode(void *ctx)
 {
 	struct rival_run *run = ctx;
 
-	return run->r->decode(run->r, run->w, run->job->pair, run->job->model);
+	return run->r->decode(run->r, run->w, run->job->b.pair, run->job->model);
 }
 
 static void rival_before(void *ctx)
 {
 	const struct rival_run *run = ctx;
 
-	bench_pair_old(run->job->pair, run->job->model);
+	bench_pair_old(run->job->b.pair, run->job->model);
 }
 
 /* Rivals come before us, so that XOR with zstd -1 is known when we are held against it. */
@@ -207,18 +138,18 @@ static void measure_rivals(struct job *j)
 	struct rival_work w;
 	struct bench_time encode, decode;
 
-	fail(rival_work_init(&w, j->pair, j->bound.changed), "memory", NULL);
+	fail(rival_work_init(&w, j->b.pair, j->b.bound.changed), "memory", NULL);
 	for (const struct rival *r = bench_rivals; r->name; r++) {
 		struct rival_run run = {j, r, &w};
 
 		fail(bench_median(&encode, j->runs, NULL, rival_encode, &run), r->name, NULL);
 		fail(bench_median(&decode, j->runs, rival_before, rival_decode, &run), r->name, NULL);
-		fail(bench_pair_is_new(j->pair, j->model) ? 0 : GW_EDIGEST, r->name, NULL);
+		fail(bench_pair_is_new(j->b.pair, j->model) ? 0 : GW_EDIGEST, r->name, NULL);
 		if (!strcmp(r->name, "xor_zstd1"))
-			j->xor_bytes = rival_bytes(r, &w);
-		say_bits(j, r->name, rival_bytes(r, &w));
-		say_speed(j, "encode", r->name, &encode);
-		say_speed(j, "decode", r->name, &decode);
+			j->b.xor_bytes = rival_bytes(r, &w);
+		result_bits(&j->b, r->name, rival_bytes(r, &w));
+		result_speed(&j->b, "encode", r->name, &encode);
+		result_speed(&j->b, "decode", r->name, &decode);
 	}
 	rival_work_free(&w);
 }
@@ -228,34 +159,33 @@ static void measure_tools(struct job *j)
 	struct tool_result r;
 
 	for (const struct tool *t = bench_tools; t->name; t++) {
-		if (t->small && j->pair->bytes > j->o->small)
+		if (t->small && j->b.pair->bytes > j->o->small)
 			continue;
-		fail(tool_run(t, j->pair->paths[0], j->pair->paths[1], j->o->work,
-			      j->pair->bytes > ONCE ? 1 : j->o->runs, &r),
+		fail(tool_run(t, j->b.pair->paths[0], j->b.pair->paths[1], j->o->work,
+			      j->b.pair->bytes > ONCE ? 1 : j->o->runs, &r),
 		     t->name, NULL);
 		if (!r.installed) {
-			(void)printf("RESULT codec.missing.%s 0 bits package=%s", t->name, t->package);
-			tail(j);
+			result_missing(&j->b, t->name, t->package);
 			continue;
 		}
 		fail(r.verified ? 0 : GW_EDIGEST, t->name, NULL);
-		say_bits(j, t->name, r.bytes);
-		say_speed(j, "encode", t->name, &r.encode);
-		say_speed(j, "decode", t->name, &r.decode);
+		result_bits(&j->b, t->name, r.bytes);
+		result_speed(&j->b, "encode", t->name, &r.encode);
+		result_speed(&j->b, "decode", t->name, &r.decode);
 	}
 }
 
 static void measure(const struct options *o, const struct bench_pair *p, const char *class, const char *part)
 {
-	struct job j = {.o = o, .pair = p, .class = class, .part = part};
+	struct job j = {.o = o, .b = {o->label, class, part, .pair = p}};
 
 	j.runs = p->bytes < LARGE && o->runs > 1 ? (int)gw_min_u64((uint64_t)o->runs * RUNS_SMALL, BENCH_RUNS_MAX)
 						 : o->runs;
-	fail(bench_bound(p, &j.bound), "bound", NULL);
+	fail(bench_bound(p, &j.b.bound), "bound", NULL);
 	j.model = malloc((size_t)p->bytes + 1);
 	fail(j.model ? 0 : GW_ENOMEM, "memory", NULL);
 	bench_pair_old(p, j.model);
-	say_bound(&j);
+	result_bound(&j.b);
 	measure_kernels(&j);
 	measure_rivals(&j);
 	measure_godwit(&j);
@@ -294,28 +224,40 @@ static uint64_t bytes_of(const struct bench_pair *p, enum gw_dtype dtype)
 	return n;
 }
 
+/* All tensors of the pair: as its files are, or as one file. */
+static void measure_all(const struct options *o, const struct bench_pair *p, const char *class)
+{
+	if (p->paths[0] && p->paths[1])
+		measure(o, p, class, "whole");
+	else
+		measure_cut(o, p, GW_DT_NONE, UINT64_MAX, class, "whole");
+}
+
 static void measure_classes(const struct options *o, const struct bench_pair *p)
 {
 	uint64_t changed[BENCH_DTYPES];
 	enum gw_dtype largest = GW_DT_NONE;
-	int classes = 0;
 
 	fail(bench_pair_changed(p, changed), "comparing", NULL);
 	for (int i = 0; i < BENCH_DTYPES; i++) {
-		if (!changed[i])
-			continue;
-		classes++;
-		if (!largest || bytes_of(p, (enum gw_dtype)i) > bytes_of(p, largest))
-			largest = (enum gw_dtype)i;
+		enum gw_dtype dtype = (enum gw_dtype)i;
+
+		if (o->only && dtype != o->only)
+			changed[i] = 0;
+		if (changed[i] && (!largest || bytes_of(p, dtype) > bytes_of(p, largest)))
+			largest = dtype;
 	}
-	fail(classes ? 0 : GW_ENOENT, "nothing changed between the two", NULL);
-	for (int i = 0; i < BENCH_DTYPES; i++)
-		if (changed[i] && (classes > 1 || !p->paths[0] || !p->paths[1] || bytes_of(p, largest) < p->bytes))
-			measure_cut(o, p, (enum gw_dtype)i, UINT64_MAX, gw_dtype_name((enum gw_dtype)i), "whole");
-	if (p->paths[0] && p->paths[1])
-		measure(o, p, classes > 1 || bytes_of(p, largest) < p->bytes ? "all" : gw_dtype_name(largest), "whole");
-	else
-		measure_cut(o, p, GW_DT_NONE, UINT64_MAX, "all", "whole");
+	fail(largest ? 0 : GW_ENOENT, "nothing changed between the two", NULL);
+	if (bytes_of(p, largest) == p->bytes) {
+		measure_all(o, p, gw_dtype_name(largest));
+	} else {
+		for (int i = 0; i < BENCH_DTYPES; i++)
+			if (changed[i])
+				measure_cut(o, p, (enum gw_dtype)i, UINT64_MAX, gw_dtype_name((enum gw_dtype)i),
+					    "whole");
+		if (!o->only)
+			measure_all(o, p, "all");
+	}
 	if (bytes_of(p, largest) > o->small)
 		measure_cut(o, p, largest, o->small, gw_dtype_name(largest), "first");
 }
@@ -323,11 +265,9 @@ static void measure_classes(const struct options *o, const struct bench_pair *p)
 static int parse(struct options *o, int argc, char **argv)
 {
 	static const struct option known[] = {
-		{"label", required_argument, NULL, 'l'},
-		{"work", required_argument, NULL, 'w'},
-		{"runs", required_argument, NULL, 'r'},
-		{"small", required_argument, NULL, 's'},
-		{NULL, 0, NULL, 0},
+		{"label", required_argument, NULL, 'l'}, {"work", required_argument, NULL, 'w'},
+		{"runs", required_argument, NULL, 'r'},	 {"small", required_argument, NULL, 's'},
+		{"only", required_argument, NULL, 'o'},	 {NULL, 0, NULL, 0},
 	};
 	int option;
 
@@ -341,6 +281,11 @@ static int parse(struct options *o, int argc, char **argv)
 			break;
 		case 'r':
 			o->runs = atoi(optarg);
+			break;
+		case 'o':
+			o->only = gw_dtype_parse(optarg, strlen(optarg));
+			if (!o->only)
+				return GW_EINVAL;
 			break;
 		case 's':
 			o->small = strtoull(optarg, NULL, 10) << 20;
@@ -362,7 +307,8 @@ int main(int argc, char **argv)
 	struct bench_pair p;
 
 	if (parse(&o, argc, argv)) {
-		(void)fprintf(stderr, "usage: codec OLD NEW --label NAME --work DIR [--runs N] [--small MIB]\n");
+		(void)fprintf(stderr,
+			      "usage: codec OLD NEW --label NAME --work DIR [--runs N] [--small MIB] [--only DTYPE]\n");
 		return 2;
 	}
 	(void)printf("MACHINE compiler %s\nMACHINE libzstd %s\n", __VERSION__, ZSTD_versionString());

@@ -1,8 +1,10 @@
 /*
  * synth OUT-DIR (--params N | --bytes SIZE) --steps K --density D [--seed S] [--shards M] [--jobs J]
+ *       [--dtype bf16 | f8_e4m3]
  *
- * Makes K + 1 consecutive bf16 checkpoints OUT-DIR/v0 … vK of a synthetic model, in which about D of all elements
- * change from each to the next: see synth_stats.h. The same options give the same bytes on every machine.
+ * Makes K + 1 consecutive checkpoints OUT-DIR/v0 … vK of a synthetic model, in which about D of all elements change
+ * from each to the next: see synth_stats.h, and synth_model.h for fp8, where D is of the elements in fp8. The same
+ * options give the same bytes on every machine.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -23,6 +25,8 @@ struct options {
 	const char *dir;
 	uint64_t params, steps, shards, jobs, seed;
 	double density;
+	int bytes; /* params are bytes of elements so far */
+	enum synth_view view;
 };
 
 static void usage(FILE *to)
@@ -30,9 +34,10 @@ static void usage(FILE *to)
 	(void)fprintf(
 		to,
 		"usage: synth OUT-DIR (--params N | --bytes SIZE) --steps K --density D [--seed S] [--shards M]\n"
-		"             [--jobs J]\n"
-		"Makes consecutive bf16 checkpoints OUT-DIR/v0 ... vK. N and SIZE take K, M, G (powers of 1000 for\n"
-		"N, of 1024 for SIZE); D is the share of elements that change in a step, such as 0.0035.\n");
+		"             [--jobs J] [--dtype bf16 | f8_e4m3]\n"
+		"Makes consecutive checkpoints OUT-DIR/v0 ... vK. N and SIZE take K, M, G (powers of 1000 for N, of\n"
+		"1024 for SIZE); D is the share of elements that change in a step, such as 0.0035 (f8_e4m3: of those\n"
+		"in fp8).\n");
 }
 
 /* Digits and perhaps K, M or G. */
@@ -67,17 +72,22 @@ static int parse_density(const char *text, double *out)
 	return end == text || *end || !(*out > 0 && *out < 1) ? GW_EINVAL : 0;
 }
 
+static int parse_view(const char *text, enum synth_view *out)
+{
+	*out = strcmp(text, "f8_e4m3") ? SYNTH_VIEW_BF16 : SYNTH_VIEW_FP8;
+	return *out == SYNTH_VIEW_BF16 && strcmp(text, "bf16") ? GW_EINVAL : 0;
+}
+
 static int parse_one(struct options *o, int option)
 {
-	int err;
-
 	switch (option) {
 	case 'p':
 		return parse_size(optarg, 1000, &o->params);
 	case 'b':
-		err = parse_size(optarg, 1024, &o->params);
-		o->params /= 2;
-		return err;
+		o->bytes = 1;
+		return parse_size(optarg, 1024, &o->params);
+	case 't':
+		return parse_view(optarg, &o->view);
 	case 'k':
 		return parse_size(optarg, 1000, &o->steps);
 	case 'd':
@@ -96,15 +106,11 @@ static int parse_one(struct options *o, int option)
 static int parse(struct options *o, int argc, char **argv)
 {
 	static const struct option known[] = {
-		{"params", required_argument, NULL, 'p'},
-		{"bytes", required_argument, NULL, 'b'},
-		{"steps", required_argument, NULL, 'k'},
-		{"density", required_argument, NULL, 'd'},
-		{"seed", required_argument, NULL, 's'},
-		{"shards", required_argument, NULL, 'm'},
-		{"jobs", required_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
+		{"params", required_argument, NULL, 'p'}, {"bytes", required_argument, NULL, 'b'},
+		{"steps", required_argument, NULL, 'k'},  {"density", required_argument, NULL, 'd'},
+		{"seed", required_argument, NULL, 's'},	  {"shards", required_argument, NULL, 'm'},
+		{"jobs", required_argument, NULL, 'j'},	  {"dtype", required_argument, NULL, 't'},
+		{"help", no_argument, NULL, 'h'},	  {NULL, 0, NULL, 0},
 	};
 	int option;
 
@@ -116,13 +122,15 @@ static int parse(struct options *o, int argc, char **argv)
 		if (option == '?')
 			return GW_EINVAL;
 		if (parse_one(o, option)) {
-			(void)fprintf(stderr, "synth: not a number that fits: %s\n", optarg);
+			(void)fprintf(stderr, "synth: not a value that fits: %s\n", optarg);
 			return GW_EINVAL;
 		}
 	}
 	if (optind + 1 != argc || !o->params || o->steps > SYNTH_STEPS_MAX || o->shards > GW_CHECKPOINT_SHARDS_MAX ||
 	    o->jobs > GW_POOL_WIDTH_MAX || (o->steps && !(o->density > 0)))
 		return GW_EINVAL;
+	if (o->bytes)
+		o->params /= o->view == SYNTH_VIEW_FP8 ? 1 : 2; /* fp8: with the bf16 tensors a little more */
 	o->dir = argv[optind];
 	return 0;
 }
@@ -136,7 +144,7 @@ static int make(const struct options *o, struct gw_diag *why)
 	int err = s ? 0 : GW_ENOMEM;
 
 	if (!err)
-		err = synth_model_make(&m, o->params, (uint32_t)o->shards, why);
+		err = synth_model_make(&m, o->view, o->params, (uint32_t)o->shards, why);
 	if (!err)
 		synth_stats_init(s, o->seed);
 	if (!err && o->steps)

@@ -9,7 +9,7 @@
 #include "base/num.h"
 #include "weights/safetensors.h"
 
-enum { TENSORS_PER_LAYER = 9, TENSORS_OUTSIDE = 3, ELEMENT_BYTES = 2, VOCAB_MIN = 32 };
+enum { TENSORS_PER_LAYER = 9, TENSORS_OUTSIDE = 3, LINEAR_PER_LAYER = 7, VOCAB_MIN = 32 };
 
 static uint64_t kv_width(const struct synth_model *m)
 {
@@ -65,13 +65,13 @@ static void add(struct synth_model *m, enum synth_kind kind, uint64_t rows, uint
 	(void)vsnprintf(t->name, sizeof t->name, fmt, ap);
 	va_end(ap);
 	t->kind = kind;
+	t->dtype = kind == SYNTH_SCALE ? GW_DT_F32 : GW_DT_BF16;
 	t->shape[0] = rows;
 	t->shape[1] = cols;
 	t->rank = cols ? 2 : 1;
 	t->elements = rows * (cols ? cols : 1);
 	t->first = m->elements;
 	m->elements += t->elements;
-	m->changing += kind == SYNTH_NORM ? 0 : t->elements;
 }
 
 static void add_layer(struct synth_model *m, unsigned long long i)
@@ -87,6 +87,24 @@ static void add_layer(struct synth_model *m, unsigned long long i)
 	add(m, SYNTH_LINEAR, m->ffn, h, "model.layers.%llu.mlp.gate_proj.weight", i);
 	add(m, SYNTH_LINEAR, m->ffn, h, "model.layers.%llu.mlp.up_proj.weight", i);
 	add(m, SYNTH_LINEAR, h, m->ffn, "model.layers.%llu.mlp.down_proj.weight", i);
+}
+
+/* Makes the linear layers so far fp8. Scales go behind all other tensors: numbers of tensors, from which their weights
+ * are drawn, are the same in both views. */
+static void quantise(struct synth_model *m)
+{
+	uint32_t count = m->count;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct synth_tensor *t = &m->tensors[i];
+
+		if (t->kind != SYNTH_LINEAR || strncmp(t->name, "model.layers.", strlen("model.layers.")) != 0)
+			continue;
+		t->dtype = GW_DT_F8_E4M3;
+		t->scale = m->count;
+		add(m, SYNTH_SCALE, gw_div_up(t->shape[0], SYNTH_SCALE_BLOCK),
+		    gw_div_up(t->shape[1], SYNTH_SCALE_BLOCK), "%s_scale_inv", t->name);
+	}
 }
 
 /* In order; a tensor begins a new shard where its share of the total is full, and where no fewer tensors may be
@@ -105,22 +123,28 @@ static void spread(struct synth_model *m)
 			in_shard = 0;
 		}
 		t->shard = shard;
-		t->shard_offset = in_shard * ELEMENT_BYTES;
-		in_shard += t->elements;
+		t->shard_offset = in_shard;
+		in_shard += t->elements * gw_dtype_width(t->dtype);
+		m->bytes += t->elements * gw_dtype_width(t->dtype);
 	}
 }
 
-int synth_model_make(struct synth_model *m, uint64_t params, uint32_t shards, struct gw_diag *why)
+int synth_model_make(struct synth_model *m, enum synth_view view, uint64_t params, uint32_t shards, struct gw_diag *why)
 {
+	uint64_t per_layer = TENSORS_PER_LAYER, most;
+
 	memset(m, 0, sizeof *m);
 	if (choose(m, params))
 		return gw_diag_set(why, GW_EINVAL, "%" PRIu64 " parameters are too few for a model; the least is %d",
 				   params, SYNTH_PARAMS_MIN);
-	if (!shards || shards > m->layers * TENSORS_PER_LAYER + TENSORS_OUTSIDE)
-		return gw_diag_set(why, GW_EINVAL, "%u shards for %" PRIu64 " tensors", shards,
-				   m->layers * TENSORS_PER_LAYER + TENSORS_OUTSIDE);
+	if (view == SYNTH_VIEW_FP8)
+		per_layer += LINEAR_PER_LAYER;
+	most = m->layers * per_layer + TENSORS_OUTSIDE;
+	if (!shards || shards > most)
+		return gw_diag_set(why, GW_EINVAL, "%u shards for %" PRIu64 " tensors", shards, most);
+	m->view = view;
 	m->shards = shards;
-	m->tensors = calloc(m->layers * TENSORS_PER_LAYER + TENSORS_OUTSIDE, sizeof *m->tensors);
+	m->tensors = calloc(most, sizeof *m->tensors);
 	if (!m->tensors)
 		return GW_ENOMEM;
 	add(m, SYNTH_EMBED, m->vocab, m->hidden, "model.embed_tokens.weight");
@@ -128,6 +152,8 @@ int synth_model_make(struct synth_model *m, uint64_t params, uint32_t shards, st
 		add_layer(m, i);
 	add(m, SYNTH_NORM, m->hidden, 0, "model.norm.weight");
 	add(m, SYNTH_LINEAR, m->vocab, m->hidden, "lm_head.weight");
+	if (view == SYNTH_VIEW_FP8)
+		quantise(m);
 	spread(m);
 	return 0;
 }
@@ -159,7 +185,7 @@ int synth_shard_header(const struct synth_model *m, uint32_t shard, struct gw_wr
 		const struct synth_tensor *t = &m->tensors[i];
 
 		if (t->shard == shard)
-			specs[n++] = (struct gw_safetensors_spec){t->name, t->shape, t->rank, GW_DT_BF16};
+			specs[n++] = (struct gw_safetensors_spec){t->name, t->shape, t->rank, t->dtype};
 	}
 	err = gw_safetensors_write(w, specs, n, &metadata, 1, why);
 	free(specs);
@@ -183,8 +209,7 @@ void synth_index_json(const struct synth_model *m, struct gw_wr *w)
 {
 	char shard[64];
 
-	print(w, "{\n \"metadata\": {\n  \"total_size\": %" PRIu64 "\n },\n \"weight_map\": {",
-	      m->elements * ELEMENT_BYTES);
+	print(w, "{\n \"metadata\": {\n  \"total_size\": %" PRIu64 "\n },\n \"weight_map\": {", m->bytes);
 	for (uint32_t i = 0; i < m->count; i++) {
 		synth_shard_name(m, m->tensors[i].shard, shard);
 		print(w, "%s\n  \"%s\": \"%s\"", i ? "," : "", m->tensors[i].name, shard);
@@ -199,5 +224,10 @@ void synth_config_json(const struct synth_model *m, struct gw_wr *w)
 	print(w, " \"hidden_size\": %" PRIu64 ",\n \"intermediate_size\": %" PRIu64 ",\n", m->hidden, m->ffn);
 	print(w, " \"num_hidden_layers\": %" PRIu64 ",\n \"num_attention_heads\": %" PRIu64 ",\n", m->layers, m->heads);
 	print(w, " \"num_key_value_heads\": %" PRIu64 ",\n \"vocab_size\": %" PRIu64 ",\n", m->kv_heads, m->vocab);
+	if (m->view == SYNTH_VIEW_FP8)
+		print(w,
+		      " \"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", "
+		      "\"weight_block_size\": [%d, %d]},\n",
+		      SYNTH_SCALE_BLOCK, SYNTH_SCALE_BLOCK);
 	print(w, " \"tie_word_embeddings\": false\n}\n");
 }

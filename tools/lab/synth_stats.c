@@ -5,7 +5,7 @@
 
 #include "base/num.h"
 
-enum { SAMPLE = 1 << 20, FROZEN_IN_FOUR = 3 };
+enum { SAMPLE = 1 << 20, FROZEN_IN_FOUR = 3, F8_LARGEST = 0x7e };
 
 /* What a hash is for: the streams are independent. Steps are STREAM_STEP + number. */
 enum { STREAM_WEIGHT = 1, STREAM_ROW = 2, STREAM_TENSOR = 3, STREAM_SAMPLE = 4, STREAM_STEP = 16 };
@@ -177,12 +177,54 @@ void synth_step(const struct synth_stats *s, const struct synth_model *m, uint32
 	}
 }
 
+static inline uint32_t to_bf16(float v)
+{
+	uint32_t b = bits_of(v);
+
+	return (b + 0x7fff + (b >> 16 & 1)) >> 16;
+}
+
 void synth_cast(const float *masters, size_t n, uint8_t *out)
 {
-	for (size_t i = 0; i < n; i++) {
-		uint32_t b = bits_of(masters[i]);
+	for (size_t i = 0; i < n; i++)
+		gw_put_le16(out + 2 * i, (uint16_t)to_bf16(masters[i]));
+}
 
-		gw_put_le16(out + 2 * i, (uint16_t)((b + 0x7fff + (b >> 16 & 1)) >> 16));
+/* Exponent bias 7, 3 bits of mantissa; |v| is at most 448 but for rounding. */
+static inline uint8_t to_e4m3(float v)
+{
+	uint32_t b = bits_of(v), sign = b >> 24 & 0x80;
+	float size = float_of(b & 0x7fffffff);
+
+	if (size < 0x1p-6F) {
+		/* Below the normal numbers steps are 2^-9: the addition rounds to whole ones. */
+		float whole = size * 512 + 0x1.8p23F;
+
+		return (uint8_t)(sign | (bits_of(whole) & 15));
+	}
+	b = bits_of(size);
+	b = (b + 0x7ffff + (b >> 20 & 1)) >> 20;
+	b -= (127 - 7) << 3;
+	return (uint8_t)(sign | (b > F8_LARGEST ? F8_LARGEST : b));
+}
+
+void synth_quantise(const float *masters, size_t rows, size_t cols, uint8_t *out, float *scales)
+{
+	for (size_t left = 0, block = 0; left < cols; left += SYNTH_SCALE_BLOCK, block++) {
+		size_t end = (size_t)gw_min_u64(cols, left + SYNTH_SCALE_BLOCK);
+		uint32_t most = 0;
+
+		for (size_t r = 0; r < rows; r++)
+			for (size_t c = left; c < end; c++) {
+				uint32_t b = to_bf16(masters[r * cols + c]) & 0x7fff;
+
+				most = b > most ? b : most;
+			}
+		scales[block] = most ? float_of(most << 16) / 448 : 1;
+		for (size_t r = 0; r < rows; r++)
+			for (size_t c = left; c < end; c++)
+				out[r * cols + c] =
+					to_e4m3(float_of(to_bf16(masters[r * cols + c]) << 16) / scales[block]);
 	}
 }
 
@@ -190,7 +232,22 @@ void synth_cast(const float *masters, size_t n, uint8_t *out)
 
 struct sample {
 	float weight, step; /* the step at rate 1 */
+	float ulp;	    /* 0: does not count */
 };
+
+/* The place value of the last bit of a weight: in bf16, or in e4m3 with the scale of a typical block, whose largest
+ * weight is 0.117. */
+static float ulp_of(float weight, enum gw_dtype dtype)
+{
+	const float scale = 0.117F / 448;
+	uint32_t exponent = bits_of(weight) >> 23 & 0xff;
+
+	if (dtype == GW_DT_F8_E4M3) {
+		exponent = bits_of(weight / scale) >> 23 & 0xff;
+		return scale * (exponent > 127 - 6 ? float_of((exponent - 3) << 23) : 0x1p-9F);
+	}
+	return float_of(exponent > 7 ? (exponent - 7) << 23 : 1U << 16);
+}
 
 static void draw(const struct synth_stats *s, const struct synth_model *m, struct sample *out)
 {
@@ -214,28 +271,25 @@ static void draw(const struct synth_stats *s, const struct synth_model *m, struc
 		out[i].step = row.factor * draw_from(s->clipped, at(stream(s, tensor, STREAM_STEP + 1), element));
 		if (t->kind == SYNTH_NORM)
 			out[i].step = 0;
+		out[i].ulp =
+			m->view == SYNTH_VIEW_FP8 && t->dtype != GW_DT_F8_E4M3 ? 0 : ulp_of(out[i].weight, t->dtype);
 	}
-}
-
-/* The place value of the last bit of a weight's bf16. */
-static float ulp_of(float weight)
-{
-	uint32_t exponent = bits_of(weight) >> 23 & 0xff;
-
-	return float_of(exponent > 7 ? (exponent - 7) << 23 : 1U << 16);
 }
 
 static double expected_density(const struct sample *sample, float rate)
 {
-	double sum = 0;
+	double sum = 0, count = 0;
 
 	for (size_t i = 0; i < SAMPLE; i++) {
-		float after = sample[i].weight + rate * sample[i].step, moved = after - sample[i].weight;
-		float p = (moved < 0 ? -moved : moved) / ulp_of(sample[i].weight);
+		float after = sample[i].weight + rate * sample[i].step, moved = after - sample[i].weight, p;
 
+		if (!(sample[i].ulp > 0))
+			continue;
+		p = (moved < 0 ? -moved : moved) / sample[i].ulp;
 		sum = sum + (p < 1 ? (double)p : 1);
+		count = count + 1;
 	}
-	return sum / SAMPLE;
+	return sum / count;
 }
 
 int synth_stats_solve(struct synth_stats *s, const struct synth_model *m, double density, double *expected)

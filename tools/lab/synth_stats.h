@@ -32,8 +32,9 @@ struct synth_stats {
 
 void synth_stats_init(struct synth_stats *s, uint64_t seed);
 
-/* Solves for the rate at which `density` of all elements change in a step: bisection over the expected changes of a
- * million sampled elements, mean of min(1, |step as fp32 rounds it| / ulp). Returns the density expected. GW_EINVAL
+/* Solves for the rate at which `density` of all elements (fp8: of those in fp8) change in a step: bisection over the
+ * expected changes of a million sampled elements, mean of min(1, |step as fp32 rounds it| / ulp). For fp8 the ulp is
+ * that under a typical scale, so what comes is near the density, not at it. Returns the density expected. GW_EINVAL
  * where no rate gives that much. */
 int synth_stats_solve(struct synth_stats *s, const struct synth_model *m, double density, double *expected);
 
@@ -45,5 +46,9 @@ void synth_step(const struct synth_stats *s, const struct synth_model *m, uint32
 		uint64_t step, float *masters);
 /* To bf16, little-endian. */
 void synth_cast(const float *masters, size_t n, uint8_t *out);
+/* To fp8: rows x cols elements, row by row, rows at most SYNTH_SCALE_BLOCK, are cast to bf16 and then, in blocks of
+ * SYNTH_SCALE_BLOCK columns, divided by scales[block], the block's largest magnitude over 448, and rounded to nearest
+ * even. As trainers do that hold a bf16 copy: scales hardly ever change, since large weights do not. */
+void synth_quantise(const float *masters, size_t rows, size_t cols, uint8_t *out, float *scales);
 
 #endif

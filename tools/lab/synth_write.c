@@ -10,10 +10,10 @@
 
 enum { BLOCK = 64 * 1024 }; /* elements */
 
-/* A worker's memory. */
+/* A worker's memory: a block of a tensor in bf16, or SYNTH_SCALE_BLOCK rows of one in fp8. */
 struct scratch {
-	float masters[BLOCK];
-	uint8_t bytes[2 * BLOCK];
+	float *masters, *scales;
+	uint8_t *bytes;
 };
 
 struct writer {
@@ -46,6 +46,44 @@ static int write_block(void *arg, size_t i, unsigned worker)
 		err = gw_fs_pwrite(w->fs, w->files[v], own->bytes, 2 * n, at);
 	}
 	return err;
+}
+
+/* SYNTH_SCALE_BLOCK rows of a tensor in fp8 and their scales, in all versions. */
+static int write_rows(void *arg, size_t i, unsigned worker)
+{
+	struct writer *w = arg;
+	const struct synth_tensor *t = &w->m->tensors[w->tensor], *scale = &w->m->tensors[t->scale];
+	struct scratch *own = &w->scratch[worker];
+	uint64_t cols = t->shape[1], row = (uint64_t)i * SYNTH_SCALE_BLOCK, scales = scale->shape[1];
+	size_t rows = (size_t)gw_min_u64(SYNTH_SCALE_BLOCK, t->shape[0] - row), n = rows * (size_t)cols;
+	int err = 0;
+
+	synth_masters(w->s, w->m, w->tensor, row * cols, n, own->masters);
+	for (unsigned v = 0; v < w->versions && !err; v++) {
+		if (v)
+			synth_step(w->s, w->m, w->tensor, row * cols, n, v, own->masters);
+		synth_quantise(own->masters, rows, (size_t)cols, own->bytes, own->scales);
+		err = gw_fs_pwrite(w->fs, w->files[v], own->bytes, n, w->header_bytes + t->shard_offset + row * cols);
+		for (uint64_t k = 0; k < scales; k++) {
+			uint32_t bits;
+
+			memcpy(&bits, &own->scales[k], sizeof bits);
+			gw_put_le32(own->bytes + 4 * k, bits);
+		}
+		if (!err)
+			err = gw_fs_pwrite(w->fs, w->files[v], own->bytes, 4 * scales,
+					   w->header_bytes + scale->shard_offset + 4 * scales * i);
+	}
+	return err;
+}
+
+static int write_tensor(struct writer *w, struct gw_pool *pool, const struct synth_tensor *t)
+{
+	if (t->kind == SYNTH_SCALE)
+		return 0;
+	if (t->dtype == GW_DT_F8_E4M3)
+		return pool->run(pool, (size_t)gw_div_up(t->shape[0], SYNTH_SCALE_BLOCK), write_rows, w);
+	return pool->run(pool, (size_t)gw_div_up(t->elements, BLOCK), write_block, w);
 }
 
 /* A new file in each version's folder, with these bytes at its front. */
@@ -95,7 +133,7 @@ static int write_shard(struct writer *w, struct gw_pool *pool, uint32_t shard, s
 		const struct synth_tensor *t = &w->m->tensors[w->tensor];
 
 		if (t->shard == shard)
-			err = pool->run(pool, (size_t)gw_div_up(t->elements, BLOCK), write_block, w);
+			err = write_tensor(w, pool, t);
 	}
 	gw_wr_free(&header);
 	return close_files(w, err, why);
@@ -152,6 +190,25 @@ static int write_all(struct writer *w, struct gw_pool *pool, const char *dir, st
 	return err;
 }
 
+static int make_scratch(struct writer *w, unsigned workers)
+{
+	uint64_t most = BLOCK;
+
+	for (uint32_t i = 0; i < w->m->count; i++)
+		if (w->m->tensors[i].dtype == GW_DT_F8_E4M3)
+			most = gw_max_u64(most, SYNTH_SCALE_BLOCK * w->m->tensors[i].shape[1]);
+	for (unsigned i = 0; i < workers; i++) {
+		struct scratch *s = &w->scratch[i];
+
+		s->masters = calloc(most, sizeof *s->masters);
+		s->scales = calloc(gw_div_up(most, SYNTH_SCALE_BLOCK), sizeof *s->scales);
+		s->bytes = calloc(most, 2);
+		if (!s->masters || !s->scales || !s->bytes)
+			return GW_ENOMEM;
+	}
+	return 0;
+}
+
 int synth_write(struct gw_fs *fs, struct gw_pool *pool, const char *dir, const struct synth_model *m,
 		const struct synth_stats *s, unsigned steps, struct gw_diag *why)
 {
@@ -162,7 +219,14 @@ int synth_write(struct gw_fs *fs, struct gw_pool *pool, const char *dir, const s
 	w.files = calloc(w.versions, sizeof *w.files);
 	w.scratch = calloc(pool->width, sizeof *w.scratch);
 	if (w.folders && w.files && w.scratch)
+		err = make_scratch(&w, pool->width);
+	if (!err)
 		err = write_all(&w, pool, dir, why);
+	for (unsigned i = 0; w.scratch && i < pool->width; i++) {
+		free(w.scratch[i].masters);
+		free(w.scratch[i].scales);
+		free(w.scratch[i].bytes);
+	}
 	free(w.folders);
 	free(w.files);
 	free(w.scratch);

@@ -9,7 +9,8 @@
 
 enum { SYNTH_STEPS_MAX = 500 };
 
-/* Memory: one block of masters a worker, whatever the sizes. Folders that are there already are refused. */
+/* Memory: one block of masters a worker, whatever the sizes (fp8: 128 rows). Folders that are there already are
+ * refused. */
 int synth_write(struct gw_fs *fs, struct gw_pool *pool, const char *dir, const struct synth_model *m,
 		const struct synth_stats *s, unsigned steps, struct gw_diag *why);
 
