@@ -38,6 +38,7 @@ void gw_hash_of(const void *p, size_t bytes, uint8_t *out, size_t n)
 }
 
 struct gw_packer {
+	struct gw_coder *coder;
 	ZSTD_CCtx *zstd;
 	uint8_t *planes; /* RAW_MAX, made when first needed */
 };
@@ -45,12 +46,15 @@ struct gw_packer {
 int gw_packer_new(struct gw_packer **out)
 {
 	struct gw_packer *k = calloc(1, sizeof *k);
+	int err = k ? gw_coder_new(&k->coder) : GW_ENOMEM;
 
-	if (k)
+	if (!err) {
 		k->zstd = ZSTD_createCCtx();
-	if (!k || !k->zstd) {
-		free(k);
-		return GW_ENOMEM;
+		err = k->zstd ? 0 : GW_ENOMEM;
+	}
+	if (err) {
+		gw_packer_free(k);
+		return err;
 	}
 	*out = k;
 	return 0;
@@ -60,9 +64,15 @@ void gw_packer_free(struct gw_packer *k)
 {
 	if (!k)
 		return;
+	gw_coder_free(k->coder);
 	ZSTD_freeCCtx(k->zstd);
 	free(k->planes);
 	free(k);
+}
+
+struct gw_coder *gw_packer_coder(struct gw_packer *k)
+{
+	return k->coder;
 }
 
 static void to_planes(const uint8_t *p, size_t n, unsigned width, uint8_t *out)
@@ -110,21 +120,22 @@ int gw_body_pack(struct gw_packer *k, const uint8_t *p, size_t n, unsigned width
 	return 0;
 }
 
-int gw_body_pack_tile(struct gw_packer *k, const struct gw_code *code, const struct gw_tile_changes *c,
-		      const uint8_t *raw, size_t n, unsigned width, uint8_t *out, size_t *size)
+int gw_body_pack_tile(struct gw_packer *k, const struct gw_model *m, const struct gw_tile_changes *c,
+		      const uint8_t *old, const uint8_t *raw, size_t n, unsigned width, uint8_t *out, size_t *size)
 {
-	size_t sparse = code ? gw_sparse_size(code, c) : SIZE_MAX;
+	size_t coded = m ? gw_tile_code(k->coder, m, old, (uint32_t)(n / width), c, out + 1, n - 1) : 0;
+	int err;
 
-	*size = n + GW_BODY_EXTRA;
-	/* New weights do not shrink to half their size: where sparse is below it, nothing else is tried. */
-	if (sparse > n / 2) {
-		int err = gw_body_pack(k, raw, n, width, out, size);
-
-		if (err || sparse >= *size - GW_BODY_EXTRA)
-			return err;
+	/* New weights do not shrink to half their size: where coded is below it, nothing else is tried. */
+	if (coded && coded <= n / 2) {
+		*size = finish(out, GW_MODE_CODED, coded);
+		return 0;
 	}
-	gw_sparse_write(code, c, out + 1);
-	*size = finish(out, GW_MODE_SPARSE, sparse);
+	err = gw_body_pack(k, raw, n, width, out, size);
+	if (err || !coded || coded >= *size - GW_BODY_EXTRA)
+		return err;
+	coded = gw_tile_code(k->coder, m, old, (uint32_t)(n / width), c, out + 1, n - 1);
+	*size = finish(out, GW_MODE_CODED, coded);
 	return 0;
 }
 

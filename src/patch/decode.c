@@ -7,6 +7,7 @@
 #include "patch/scan.h"
 
 struct gw_tile_decoder {
+	struct gw_coder *coder;
 	struct gw_unpacker *unpacker;
 	struct gw_changes_buf changes;
 	uint8_t *raw; /* GW_TILE_ELEMENTS_MAX * 8 */
@@ -17,6 +18,8 @@ int gw_tile_decoder_new(struct gw_tile_decoder **out)
 	struct gw_tile_decoder *d = calloc(1, sizeof *d);
 	int err = d ? gw_unpacker_new(&d->unpacker) : GW_ENOMEM;
 
+	if (!err)
+		err = gw_coder_new(&d->coder);
 	if (!err)
 		err = gw_changes_buf_init(&d->changes);
 	if (!err) {
@@ -36,6 +39,7 @@ void gw_tile_decoder_free(struct gw_tile_decoder *d)
 	if (!d)
 		return;
 	gw_unpacker_free(d->unpacker);
+	gw_coder_free(d->coder);
 	gw_changes_buf_free(&d->changes);
 	free(d->raw);
 	free(d);
@@ -51,9 +55,9 @@ enum gw_patch_mode gw_tile_mode(const struct gw_patch *pt, const struct gw_patch
 
 const char *gw_patch_mode_name(enum gw_patch_mode mode)
 {
-	static const char *const names[GW_MODE_COUNT] = {"none", "sparse", NULL, "raw", "zstd", "planes"};
+	static const char *const names[GW_MODE_COUNT] = {"none", "coded", "raw", "zstd", "planes"};
 
-	return (unsigned)mode < GW_MODE_COUNT && names[mode] ? names[mode] : "unknown";
+	return (unsigned)mode < GW_MODE_COUNT ? names[mode] : "unknown";
 }
 
 int gw_tile_decode(struct gw_tile_decoder *d, const struct gw_patch *pt, const struct gw_patch_tensor *t, uint32_t tile,
@@ -77,12 +81,12 @@ int gw_tile_decode(struct gw_tile_decoder *d, const struct gw_patch *pt, const s
 		return err;
 	gw_tiling_rect(&t->tiling, tile, &r);
 	elements = (uint32_t)(r.rows * r.cols);
-	if (mode == GW_MODE_SPARSE) {
-		const struct gw_code *code = pt->code[t->dtype];
+	if (mode == GW_MODE_CODED) {
+		const struct gw_model *m = pt->model[t->dtype];
 
-		return code ? gw_sparse_read(code, payload, payload_bytes, old, elements, b->at, b->old_bits,
-					     b->new_bits, &out->n)
-			    : GW_EMALFORMED;
+		return m ? gw_tile_uncode(d->coder, m, payload, payload_bytes, old, elements, b->at, b->old_bits,
+					  b->new_bits, &out->n)
+			 : GW_EMALFORMED;
 	}
 	err = gw_body_unpack(d->unpacker, mode, payload, payload_bytes, (size_t)elements * t->width, t->width, d->raw,
 			     &raw);

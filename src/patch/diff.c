@@ -15,7 +15,7 @@ enum {
 	JOBS = 1024,		   /* given to the pool at once */
 };
 
-enum job_kind { JOB_COMPARE, JOB_SUM_OLD, JOB_SUM_NEW };
+enum job_kind { JOB_COMPARE, JOB_LEARN, JOB_SUM_OLD, JOB_SUM_NEW };
 
 /* A tile that is compared, or a stretch that is summed. */
 struct job {
@@ -168,8 +168,9 @@ static int make_workers(struct gw_diff *d)
 		err = gw_packer_new(&w->packer);
 		if (!err)
 			err = gw_changes_buf_init(&w->changes);
-		w->gathered = malloc((size_t)GW_TILE_ELEMENTS_MAX * 8);
-		if (!w->gathered)
+		w->old = malloc((size_t)GW_TILE_ELEMENTS_MAX * 8);
+		w->new_ = malloc((size_t)GW_TILE_ELEMENTS_MAX * 8);
+		if (!w->old || !w->new_)
 			err = GW_ENOMEM;
 	}
 	return err;
@@ -180,10 +181,13 @@ static void free_diff(struct gw_diff *d)
 	for (unsigned i = 0; d->workers && i < d->pool->width; i++) {
 		gw_packer_free(d->workers[i].packer);
 		gw_changes_buf_free(&d->workers[i].changes);
-		free(d->workers[i].gathered);
+		free(d->workers[i].old);
+		free(d->workers[i].new_);
+		for (unsigned k = 0; k < GW_PATCH_DTYPES; k++)
+			gw_sample_free(d->workers[i].sample[k]);
 	}
 	for (unsigned i = 0; i < GW_PATCH_DTYPES; i++)
-		free(d->code[i]);
+		gw_model_free(d->model[i]);
 	free(d->workers);
 	free(d->rows);
 	free(d->files);
@@ -206,15 +210,44 @@ static void update_print(uint64_t lane[2], unsigned width, const struct gw_tile_
 	}
 }
 
-static void compare_tile(struct gw_diff *d, struct job *j, struct gw_diff_worker *w)
+static int sample_of(struct gw_diff_worker *w, unsigned dtype, struct gw_sample **out)
+{
+	int err = w->sample[dtype] ? 0 : gw_sample_new(&w->sample[dtype], (enum gw_dtype)dtype);
+
+	*out = w->sample[dtype];
+	return err;
+}
+
+static int learn_tile(struct gw_diff *d, const struct job *j, struct gw_diff_worker *w)
 {
 	const struct gw_diff_row *r = &d->rows[j->row];
 	unsigned width = gw_dtype_width((enum gw_dtype)r->new_->dtype);
-	struct gw_code_counts *sum = &w->counts[r->new_->dtype], counts = {0};
+	struct gw_tile_changes c;
+	struct gw_tile_rect t;
+	struct gw_sample *s;
+	int err = sample_of(w, r->new_->dtype, &s);
+
+	if (err)
+		return err;
+	gw_tiling_rect(&r->tiling, (uint32_t)j->index, &t);
+	gw_scan_tile(&w->changes, r->old->p, r->new_->p, width, &t, &c);
+	gw_model_learn(gw_packer_coder(w->packer), s, gw_tile_gather(r->old->p, width, &t, w->old),
+		       (uint32_t)(t.rows * t.cols), &c);
+	return 0;
+}
+
+static int compare_tile(struct gw_diff *d, struct job *j, struct gw_diff_worker *w)
+{
+	const struct gw_diff_row *r = &d->rows[j->row];
+	unsigned width = gw_dtype_width((enum gw_dtype)r->new_->dtype);
 	struct gw_print_window window;
 	struct gw_tile_changes c;
 	struct gw_tile_rect t;
+	struct gw_sample *s;
+	int err = sample_of(w, r->new_->dtype, &s);
 
+	if (err)
+		return err;
 	gw_tiling_rect(&r->tiling, (uint32_t)j->index, &t);
 	window = (struct gw_print_window){
 		.width = width,
@@ -230,13 +263,8 @@ static void compare_tile(struct gw_diff *d, struct job *j, struct gw_diff_worker
 	memcpy(j->print_new, j->print_old, sizeof j->print_new);
 	update_print(j->print_new, width, &t, &c);
 	j->changed = c.n;
-	/* A tile that will travel as its new bits shall not bend the code of the sparse ones. */
-	if (gw_sparse_count(&counts, (enum gw_dtype)r->new_->dtype, &c) > t.rows * t.cols * width * 8)
-		return;
-	for (unsigned i = 0; i < GW_PLACE_SYMBOLS; i++)
-		sum->place[i] += counts.place[i];
-	for (unsigned i = 0; i < GW_STEP_SYMBOLS_MAX; i++)
-		sum->step[i] += counts.step[i];
+	gw_model_see(s, gw_tile_gather(r->old->p, width, &t, w->old), (uint32_t)(t.rows * t.cols), &c);
+	return 0;
 }
 
 static int do_job(void *arg, size_t i, unsigned worker)
@@ -249,10 +277,11 @@ static int do_job(void *arg, size_t i, unsigned worker)
 	uint64_t first = j->index * RUN_ELEMENTS;
 
 	if (j->kind == JOB_COMPARE)
-		compare_tile(b->d, j, &b->d->workers[worker]);
-	else
-		gw_print_run(j->kind == JOB_SUM_OLD ? j->print_old : j->print_new, width, first, t->p + first * width,
-			     gw_min_u64(RUN_ELEMENTS, t->bytes / width - first));
+		return compare_tile(b->d, j, &b->d->workers[worker]);
+	if (j->kind == JOB_LEARN)
+		return learn_tile(b->d, j, &b->d->workers[worker]);
+	gw_print_run(j->kind == JOB_SUM_OLD ? j->print_old : j->print_new, width, first, t->p + first * width,
+		     gw_min_u64(RUN_ELEMENTS, t->bytes / width - first));
 	return 0;
 }
 
@@ -339,27 +368,72 @@ static void sum_up(struct gw_diff *d)
 	}
 }
 
-/* The code tables, from what all workers counted. */
-static int make_codes(struct gw_diff *d)
+/* What all workers counted of a dtype, in the first one's sample; NULL where there is none. */
+static int sum_samples(struct gw_diff *d, unsigned dtype, struct gw_sample **out)
 {
-	for (unsigned dtype = 0; dtype < GW_PATCH_DTYPES; dtype++) {
-		struct gw_code_counts sum = {0};
-		uint64_t any = 0;
+	struct gw_sample *sum = NULL;
+	int err = 0;
 
-		for (unsigned w = 0; w < d->pool->width; w++) {
-			for (unsigned i = 0; i < GW_PLACE_SYMBOLS; i++)
-				any += sum.place[i] += d->workers[w].counts[dtype].place[i];
-			for (unsigned i = 0; i < GW_STEP_SYMBOLS_MAX; i++)
-				sum.step[i] += d->workers[w].counts[dtype].step[i];
-		}
-		if (!any)
+	for (unsigned i = 0; !err && i < d->pool->width; i++) {
+		struct gw_sample *s = d->workers[i].sample[dtype];
+
+		if (!s)
 			continue;
-		d->code[dtype] = malloc(sizeof *d->code[dtype]);
-		if (!d->code[dtype])
-			return GW_ENOMEM;
-		gw_code_make(d->code[dtype], (enum gw_dtype)dtype, &sum);
+		if (i) {
+			err = sample_of(&d->workers[0], dtype, &sum);
+			if (!err)
+				gw_sample_add(sum, s);
+		} else {
+			sum = s;
+		}
 	}
-	return 0;
+	*out = sum;
+	return err;
+}
+
+static int plan_models(struct gw_diff *d)
+{
+	int err = 0;
+
+	for (unsigned dtype = 0; !err && dtype < GW_PATCH_DTYPES; dtype++) {
+		struct gw_sample *sum, *s;
+
+		err = sum_samples(d, dtype, &sum);
+		if (err || !sum)
+			continue;
+		gw_model_plan(sum);
+		for (unsigned i = 1; !err && i < d->pool->width; i++) {
+			err = sample_of(&d->workers[i], dtype, &s);
+			if (!err)
+				gw_sample_take_plan(s, sum);
+		}
+	}
+	return err;
+}
+
+static int make_models(struct gw_diff *d)
+{
+	struct batch *b = malloc(sizeof *b);
+	int err = b ? plan_models(d) : GW_ENOMEM;
+
+	if (!err) {
+		b->d = d;
+		b->n = 0;
+	}
+	for (uint32_t i = 0; !err && i < d->row_count; i++)
+		if (d->rows[i].kind == GW_TENSOR_CHANGED && d->rows[i].changed)
+			err = add_jobs(b, i, JOB_LEARN, d->rows[i].tiling.count);
+	if (!err)
+		err = run_batch(b);
+	free(b);
+	for (unsigned dtype = 0; !err && dtype < GW_PATCH_DTYPES; dtype++) {
+		struct gw_sample *sum;
+
+		err = sum_samples(d, dtype, &sum);
+		if (!err && sum)
+			err = gw_model_make(&d->model[dtype], sum);
+	}
+	return err;
 }
 
 static int write_out(struct gw_diff *d, struct gw_fs *fs, const char *path)
@@ -396,7 +470,7 @@ int gw_diff(const struct gw_checkpoint *old, const struct gw_checkpoint *new_, s
 		err = measure(&d);
 	if (!err) {
 		sum_up(&d);
-		err = make_codes(&d);
+		err = make_models(&d);
 	}
 	if (!err)
 		err = write_out(&d, fs, path);

@@ -31,8 +31,8 @@ struct gw_diff_file {
 struct gw_diff_worker {
 	struct gw_packer *packer;
 	struct gw_changes_buf changes;
-	uint8_t *gathered; /* a tile */
-	struct gw_code_counts counts[GW_PATCH_DTYPES];
+	uint8_t *old, *new_; /* a tile, gathered */
+	struct gw_sample *sample[GW_PATCH_DTYPES];
 };
 
 struct gw_diff {
@@ -44,7 +44,7 @@ struct gw_diff {
 	struct gw_diff_file *files;
 	uint32_t file_count;
 	struct gw_diff_worker *workers; /* pool->width */
-	struct gw_code *code[GW_PATCH_DTYPES];
+	struct gw_model *model[GW_PATCH_DTYPES];
 	struct gw_diff_report report;
 	struct gw_diag *why;
 };

@@ -37,15 +37,17 @@ static int code_tile(struct writing *w, struct slot *s, struct gw_diff_worker *k
 	const struct gw_diff_row *r = s->row;
 	struct gw_tile_changes c;
 	struct gw_tile_rect t;
-	const uint8_t *raw;
+	const uint8_t *old, *raw;
 
 	gw_tiling_rect(&r->tiling, s->tile, &t);
 	gw_scan_tile(&k->changes, r->old->p, r->new_->p, s->width, &t, &c);
 	s->size = 0;
 	if (!c.n)
 		return 0;
-	raw = gw_tile_gather(r->new_->p, s->width, &t, k->gathered);
-	return gw_body_pack_tile(k->packer, w->d->code[r->new_->dtype], &c, raw, s->n, s->width, s->out, &s->size);
+	old = gw_tile_gather(r->old->p, s->width, &t, k->old);
+	raw = gw_tile_gather(r->new_->p, s->width, &t, k->new_);
+	return gw_body_pack_tile(k->packer, w->d->model[r->new_->dtype], &c, old, raw, s->n, s->width, s->out,
+				 &s->size);
 }
 
 static int code_slot(void *arg, size_t i, unsigned worker)
@@ -219,20 +221,20 @@ static int write_file(struct writing *w, const struct gw_diff_file *f, const cha
 	return err || f->kind != GW_PATCH_SHARD ? err : write_carried(w, f);
 }
 
-static uint32_t write_codes(struct writing *w)
+static uint32_t write_models(struct writing *w)
 {
 	uint32_t n = 0;
 
 	for (unsigned i = 0; i < GW_PATCH_DTYPES; i++) {
-		if (!w->d->code[i])
+		if (!w->d->model[i])
 			continue;
-		gw_code_write(w->d->code[i], &w->table);
+		gw_model_write(w->d->model[i], &w->table);
 		n++;
 	}
 	return n;
 }
 
-static void put_header(struct writing *w, uint8_t out[GW_PATCH_HEADER], uint32_t tensors, uint32_t codes)
+static void put_header(struct writing *w, uint8_t out[GW_PATCH_HEADER], uint32_t tensors, uint32_t models)
 {
 	const struct gw_diff_report *p = &w->d->report;
 	struct gw_hash h;
@@ -243,7 +245,7 @@ static void put_header(struct writing *w, uint8_t out[GW_PATCH_HEADER], uint32_t
 	gw_put_le16(out + 10, w->d->old ? 0 : GW_PATCH_FROM_NOTHING);
 	gw_put_le32(out + 12, tensors);
 	gw_put_le32(out + 16, w->d->file_count);
-	gw_put_le32(out + 20, codes);
+	gw_put_le32(out + 20, models);
 	gw_put_le64(out + 24, p->patch_bytes);
 	gw_put_le64(out + 32, w->at);
 	for (int i = 0; i < 2; i++) {
@@ -264,7 +266,7 @@ static int write_all(struct writing *w)
 	struct gw_diff *d = w->d;
 	uint8_t header[GW_PATCH_HEADER];
 	const char *last = NULL;
-	uint32_t tensors = 0, codes = write_codes(w);
+	uint32_t tensors = 0, models = write_models(w);
 	int err = 0;
 
 	for (uint32_t i = 0; !err && i < d->row_count; i++) {
@@ -289,7 +291,7 @@ static int write_all(struct writing *w)
 	if (err)
 		return err;
 	d->report.patch_bytes = w->at + w->table.n;
-	put_header(w, header, tensors, codes);
+	put_header(w, header, tensors, models);
 	err = gw_fs_pwrite(w->fs, w->file, w->table.p, w->table.n, w->at);
 	return err ? err : gw_fs_pwrite(w->fs, w->file, header, sizeof header, 0);
 }

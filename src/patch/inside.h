@@ -7,9 +7,10 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/num.h"
 #include "patch/body.h"
+#include "patch/coder.h"
 #include "patch/patch.h"
-#include "patch/sparse.h"
 
 enum {
 	GW_PATCH_VERSION = 1,
@@ -34,16 +35,16 @@ struct gw_patch {
 	struct gw_arena arena;
 	struct gw_patch_tensor *tensors;
 	struct gw_patch_file *files;
-	const struct gw_code *code[GW_PATCH_DTYPES];
+	struct gw_model *model[GW_PATCH_DTYPES];
 };
 
 /* What the header says, and the tables need. */
 struct gw_patch_counts {
-	uint32_t tensors, files, codes;
+	uint32_t tensors, files, models;
 	uint64_t changed;
 };
 
-/* Fills codes, tensors and files from the tables at tables_at to the file's end. */
+/* Fills models, tensors and files from the tables at tables_at to the file's end. */
 int gw_patch_read_tables(struct gw_patch *pt, const struct gw_patch_counts *counts, uint64_t tables_at,
 			 struct gw_diag *why);
 

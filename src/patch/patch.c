@@ -35,7 +35,7 @@ static int read_header(struct gw_patch *pt, struct gw_patch_counts *counts, uint
 	flags = gw_rd_u16(&r);
 	counts->tensors = gw_rd_u32(&r);
 	counts->files = gw_rd_u32(&r);
-	counts->codes = gw_rd_u32(&r);
+	counts->models = gw_rd_u32(&r);
 	info->file_bytes = gw_rd_u64(&r);
 	*tables_at = gw_rd_u64(&r);
 	for (int i = 0; i < 2; i++)
@@ -98,6 +98,8 @@ void gw_patch_close(struct gw_patch *pt)
 {
 	if (!pt)
 		return;
+	for (unsigned i = 0; i < GW_PATCH_DTYPES; i++)
+		gw_model_free(pt->model[i]);
 	gw_arena_reset(&pt->arena);
 	free(pt);
 }

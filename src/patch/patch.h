@@ -108,10 +108,10 @@ const struct gw_patch_file *gw_patch_find_file(const struct gw_patch *pt, const 
 /* How a tile or chunk is coded; NONE: a tile without change, which has no body. */
 enum gw_patch_mode {
 	GW_MODE_NONE = 0,
-	GW_MODE_SPARSE = 1, /* places and steps of what changed */
-	GW_MODE_RAW = 3,    /* the new bits */
-	GW_MODE_ZSTD = 4,   /* the same in a zstd frame */
-	GW_MODE_PLANES = 5, /* the same, cut into byte planes first: all lowest bytes, then the next … */
+	GW_MODE_CODED = 1,  /* places and steps of what changed: patch/coder.h */
+	GW_MODE_RAW = 2,    /* the new bits */
+	GW_MODE_ZSTD = 3,   /* the same in a zstd frame */
+	GW_MODE_PLANES = 4, /* the same, cut into byte planes first: all lowest bytes, then the next … */
 	GW_MODE_COUNT
 };
 /* Without decoding it; the byte may be wrong until it is decoded. tile < t->tiles. */

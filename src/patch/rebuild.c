@@ -1,3 +1,4 @@
+#include "patch/element.h"
 #include "patch/rebuild.h"
 
 #include <stdlib.h>

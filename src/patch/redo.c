@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "patch/inside.h"
-#include "patch/sparse.h"
+#include "patch/element.h"
 
 enum {
 	VERSION = 1,

@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 #include "base/num.h"
-#include "patch/sparse.h"
+#include "patch/element.h"
 
 enum { BLOCK = 64 }; /* bytes compared at once */
 

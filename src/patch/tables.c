@@ -9,7 +9,7 @@ enum {
 	TENSOR_ROW_MIN = 2 + 1 + 4 + 16, /* bytes that the smallest row takes */
 	FILE_ROW_MIN = 2 + 1 + 1,
 	CARRIED_ROW_MIN = 1 + 1 + 1 + 1 + GW_FILE_DIGEST_BYTES,
-	CODE_ROW_MIN = 1 + (GW_PLACE_SYMBOLS + 1) / 2,
+	MODEL_ROW_MIN = 1 + 1 + 2 + 8 + 18, /* with all its tables empty */
 };
 
 /* As safetensors counts, in bits: nothing overflows later. */
@@ -292,26 +292,23 @@ static int read_file(struct reading *g, struct gw_patch_file *f, const char *las
 	}
 }
 
-static int read_codes(struct reading *g, uint32_t count)
+static int read_models(struct reading *g, uint32_t count)
 {
 	unsigned last = 0;
 	int err = 0;
 
-	g->table = "code table";
-	(void)rows(g, count, CODE_ROW_MIN, 0);
+	g->table = "model";
+	(void)rows(g, count, MODEL_ROW_MIN, 0);
 	for (uint32_t i = 0; i < count && !err && !g->r.err; i++) {
 		unsigned dtype = gw_rd_u8(&g->r);
-		struct gw_code *code = NULL;
 
 		if (dtype <= last || dtype >= GW_PATCH_DTYPES || !gw_dtype_width((enum gw_dtype)dtype))
 			return odd(g, GW_EMALFORMED, "unknown dtype, or out of order");
-		code = take(g, 1, sizeof *code);
-		err = code ? gw_code_read(code, (enum gw_dtype)dtype, &g->r) : GW_ENOMEM;
-		g->pt->code[dtype] = code;
+		err = gw_model_read(&g->pt->model[dtype], (enum gw_dtype)dtype, &g->r);
 		last = dtype;
 	}
 	if (err)
-		return odd(g, err, "no prefix code");
+		return odd(g, err, "no model");
 	return reader_error(g);
 }
 
@@ -359,7 +356,7 @@ int gw_patch_read_tables(struct gw_patch *pt, const struct gw_patch_counts *coun
 	int err;
 
 	gw_rd_init(&g.r, pt->p + tables_at, pt->n - tables_at);
-	err = read_codes(&g, counts->codes);
+	err = read_models(&g, counts->models);
 	if (!err)
 		err = read_tensors(&g, counts->tensors);
 	if (!err)

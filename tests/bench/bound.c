@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patch/sparse.h"
+#include "patch/element.h"
 
 enum { CLASSES = 2048, STEPS_TABLED = 65536 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#include "patch/sparse.h"
+#include "patch/element.h"
 
 /* Streams of the sparse ones; COUNTS has a number of changes a tensor. */
 enum { COUNTS, PLACES, VALUES, STEPS };

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import json
 import math
@@ -65,54 +66,190 @@ class Reader:
 
 
 class Bits:
-    """From the lowest bit of each byte."""
+    """From the lowest bit of each byte of a reader."""
 
-    def __init__(self, data: bytes) -> None:
-        self.value = int.from_bytes(data, "little")
-        self.left = 8 * len(data)
-
-    def bit(self) -> int:
-        need(self.left > 0, "bits end early")
-        b = self.value & 1
-        self.value >>= 1
-        self.left -= 1
-        return b
+    def __init__(self, r: Reader) -> None:
+        self.r = r
+        self.value = self.left = 0
 
     def take(self, n: int) -> int:
-        return sum(self.bit() << i for i in range(n))
-
-    def end(self) -> None:
-        need(self.left < 8 and self.value == 0, "bits left over")
-
-
-def prefix_code(lengths: list[int]) -> dict[tuple[int, int], int]:
-    """(length, code, highest bit first) -> symbol, as RFC 1951."""
-    used = [n for n in lengths if n]
-    need(all(n <= 12 for n in used), "code too long")
-    need(not used or used == [1] or sum(2.0**-n for n in used) == 1, "no complete code")
-    code, table = 0, {}
-    for n in range(1, 13):
-        code <<= 1
-        for symbol, length in enumerate(lengths):
-            if length == n:
-                table[n, code] = symbol
-                code += 1
-    return table
+        while self.left < n:
+            self.value |= self.r.number(1) << self.left
+            self.left += 8
+        v = self.value & ((1 << n) - 1)
+        self.value >>= n
+        self.left -= n
+        return v
 
 
-def symbol(bits: Bits, table: dict[tuple[int, int], int]) -> int:
-    code = 0
-    for n in range(1, 13):
-        code = code << 1 | bits.bit()
-        if (n, code) in table:
-            return table[n, code]
-    raise Refused("bits that are no code")
+ESCAPE, SLOTS = 255, 2048
 
 
-@dataclass
-class Code:
-    places: dict[tuple[int, int], int]
-    steps: dict[tuple[int, int], int]
+class Table:
+    """Which symbol has a slot, its first slot, and how many it has."""
+
+    def __init__(self, b: Bits) -> None:
+        slots = {ESCAPE: SLOTS}
+        first = b.take(8)
+        if first != ESCAPE:
+            last, most = b.take(8), b.take(8)
+            need(first <= most <= last < ESCAPE, "range of a table")
+            slots = {ESCAPE: 1, most: 0}
+            for symbol in range(first, last + 1):
+                if symbol == most or not b.take(1):
+                    continue
+                length = b.take(4)
+                need(length <= 10, "slots of a symbol")
+                low = min(length, 3)
+                slots[symbol] = ((1 << low) + b.take(low)) << (length - low)
+            slots[most] = SLOTS - sum(slots.values())
+            need(slots[most] > 0 and first in slots and last in slots, "slots of a table")
+        self.slots = slots
+        self.at = [(s, sum(slots[i] for i in slots if i < s)) for s in sorted(slots) for _ in range(slots[s])]
+
+
+class Stack:
+    def __init__(self, data: bytes) -> None:
+        words = (len(data) - 5) // 4 if len(data) > 8 else 0
+        top = len(data) - 4 * words
+        need(top == 0 or data[top - 1] > 0, "highest byte of a stack")
+        self.x = int.from_bytes(data[:top], "little")
+        self.words = [int.from_bytes(data[top + 4 * i : top + 4 * i + 4], "little") for i in range(words)][::-1]
+
+    def fill(self) -> None:
+        if self.x < 1 << 32 and self.words:
+            self.x = self.x << 32 | self.words.pop()
+
+    def take(self, n: int) -> int:
+        if n > 32:
+            return self.take(32) | self.take(n - 32) << 32
+        v = self.x & ((1 << n) - 1)
+        self.x >>= n
+        self.fill()
+        return v
+
+    def put(self, v: int, n: int) -> None:
+        if n and self.x >> (64 - n):
+            self.words.append(self.x & 0xFFFFFFFF)
+            self.x >>= 32
+        self.x = self.x << n | v
+
+    def symbol(self, t: Table) -> int:
+        slot = self.x % SLOTS
+        s, first = t.at[slot]
+        self.x = self.x // SLOTS * t.slots[s] + slot - first
+        self.fill()
+        if s == ESCAPE:
+            s = self.take(8)
+            need(s not in t.slots, "escaped a symbol that has slots")
+        return s
+
+
+SHIFT = {"BF16": 7, "F32": 7, "F16": 10, "F8_E5M2": 10, "F8_E5M2FNUZ": 10, "F8_E4M3": 11, "F8_E4M3FNUZ": 11, "F64": 4}
+
+
+class Model:
+    def __init__(self, dtype: int, r: Reader) -> None:
+        name, bits, self.is_float = DTYPES[dtype]
+        self.bits = max(8, bits)
+        self.shift = SHIFT.get(name, 0)
+        self.kind, self.edge = r.number(1), r.number(2)
+        b = Bits(r)
+        self.weights = [b.take(4) for _ in range(16)]
+        need(max(self.weights) <= 10 and (self.is_float or not any(self.weights)), "weights")
+        need(self.kind == 0 if self.is_float else self.kind in (0, 1), "kind of steps")
+        need(self.edge <= ((0x7FFF >> self.shift) + 1 if self.is_float else 1), "edge")
+        self.gaps, self.steps = Table(b), Table(b)
+        self.listed = [Table(b) for _ in range(16)]
+        need(b.value == 0, "bits behind the tables")
+
+    def exponent(self, v: int) -> int:
+        head = v << 8 if self.bits == 8 else v >> (self.bits - 16)
+        return (head & 0x7FFF) >> self.shift if self.is_float else 0
+
+    def extra(self, stack: Stack, symbol: int) -> int:
+        if self.kind == 1:
+            need(symbol <= 15 * self.bits // 4 or symbol == 254, "symbol of a step")
+            return stack.take(self.bits) if symbol == 254 else 0
+        c = (symbol - 17) // 2 + 3
+        need(symbol < 17 or c < self.bits - 1, "symbol of a step")
+        return 0 if symbol < 17 else stack.take(c)
+
+    def apply(self, symbol: int, extra: int, old: int) -> int:
+        """The new bits."""
+        mask, sign = (1 << self.bits) - 1, 1 << (self.bits - 1)
+        if self.kind == 1:
+            if symbol == 254:
+                need(sum(extra >> 4 * i & 15 > 0 for i in range(self.bits // 4)) > 1, "a single nibble")
+                return old ^ extra
+            nibble, step = divmod(symbol - 1, 15)
+            now = (old >> 4 * nibble) + step + 1 & 15
+            return old & ~(15 << 4 * nibble) | now << 4 * nibble
+        if symbol < 17:
+            m, down = divmod(symbol - 1, 2)
+            m += 1
+        else:
+            c, down = divmod(symbol - 17, 2)
+            m = (1 << c + 3) + extra + 1
+            need(m < sign or down == 1, "half of all steps, upwards")
+        order = old if not self.is_float else old ^ mask if old & sign else old | sign
+        order = order + (-m if down else m) & mask
+        return order if not self.is_float else order ^ sign if order & sign else order ^ mask
+
+    def decode(self, payload: bytes, old: list[int]) -> dict[int, int]:
+        """Place in the tile -> new bits."""
+        r = Reader(payload)
+        left = r.varint()
+        stack = Stack(payload[r.at :])
+        begins: list[int] = []
+        timed: list[tuple[int, int]] = []  # element, weight
+        listed: list[tuple[int, int]] = []  # element, class
+        time = 0
+        for i, v in enumerate(old):
+            e = self.exponent(v)
+            if e < self.edge:
+                listed.append((i, min(self.edge - 1 - e, 15)))
+                continue
+            timed.append((i, self.weights[min(e - self.edge, 15)]))
+            begins.append(time)
+            time += 1 << timed[-1][1]
+        out: dict[int, int] = {}
+        last, base = -1, 0
+        while left:
+            batch: list[tuple[int, int, int]] = []  # time, step's symbol and extra bits
+            size = min(32, (left + 1) // 2)
+            left -= size
+            for _ in range(size):
+                s = stack.symbol(self.gaps)
+                need(s <= 223, "symbol of a gap")
+                k = s // 8
+                if s % 2 == 0:
+                    need(self.kind == 0, "a near step of nibbles")
+                    v = stack.take(k + 1)
+                    symbol, v, extra = 1 + v % 2, v // 2, 0
+                else:
+                    v = stack.take(k)
+                    symbol = stack.symbol(self.steps)
+                    need(symbol > (2 if self.kind == 0 else 0), "a step that is none, or near")
+                    extra = self.extra(stack, symbol)
+                t = base + ((4 + s // 2 % 4) << k) + v - 4
+                need(t < time, "behind the end of time")
+                base = t + 1
+                batch.append((t, symbol, extra))
+            for t, symbol, extra in batch:
+                i = bisect.bisect_right(begins, t) - 1
+                at, weight = timed[i]
+                need(at > last, "two changes of an element")
+                last = at
+                out[at] = self.apply(symbol, extra, old[at])
+                stack.put(t - begins[i], weight)
+                base = begins[i] + (1 << weight)
+        for at, c in listed:
+            symbol = stack.symbol(self.listed[c])
+            if symbol:
+                out[at] = self.apply(symbol, self.extra(stack, symbol), old[at])
+        need(stack.x == 0 and not stack.words, "more in a stack than is needed")
+        return out
 
 
 @dataclass
@@ -212,7 +349,7 @@ class Patch:
         self.data = data
         h = Reader(data[:128])
         need(h.take(8) == b"GWPATCH\0" and h.number(2) == 1, "no patch of version 1")
-        flags, tensors, files, codes = h.number(2), h.number(4), h.number(4), h.number(4)
+        flags, tensors, files, models = h.number(2), h.number(4), h.number(4), h.number(4)
         need(h.number(8) == len(data), "another size than the header says")
         tables = h.number(8)
         self.before = (h.number(8), h.number(8))
@@ -224,9 +361,11 @@ class Patch:
         self.nothing = flags == 1
         self.body_at = 128
         self.r = Reader(data[tables:])
-        self.codes: dict[int, Code] = {}
-        for _ in range(codes):
-            self.read_code()
+        self.models: dict[int, Model] = {}
+        for _ in range(models):
+            dtype = self.r.number(1)
+            need(dtype in DTYPES and all(dtype > d for d in self.models), "order of models")
+            self.models[dtype] = Model(dtype, self.r)
         self.tensors: dict[str, Tensor] = {}
         last = ""
         for _ in range(tensors):
@@ -242,16 +381,6 @@ class Patch:
         need(self.r.at == len(self.r.data), "bytes behind the tables")
         need(self.body_at == tables, "bodies that no table names")
         need(sum(t.changed for t in self.tensors.values()) == changed, "another sum of changes")
-
-    def read_lengths(self, n: int) -> list[int]:
-        packed = self.r.take((n + 1) // 2)
-        return [packed[i // 2] >> (4 * (i % 2)) & 15 for i in range(n)]
-
-    def read_code(self) -> None:
-        dtype = self.r.number(1)
-        need(dtype in DTYPES and all(dtype > d for d in self.codes), "order of code tables")
-        bits = max(8, DTYPES[dtype][1])
-        self.codes[dtype] = Code(prefix_code(self.read_lengths(57)), prefix_code(self.read_lengths(2 * (bits - 1))))
 
     def read_name(self, last: str) -> str:
         shared, more = self.r.varint(), self.r.varint()
@@ -310,12 +439,12 @@ class Patch:
         return body[0], body[1:-4]
 
     def raw(self, mode: int, payload: bytes, n: int, width: int) -> bytes:
-        if mode == 3:
+        if mode == 2:
             out = payload
         else:
-            need(mode in (4, 5), "mode of a body")
+            need(mode in (3, 4), "mode of a body")
             out = zstandard.ZstdDecompressor().decompress(payload)
-            if mode == 5:
+            if mode == 4:
                 planes, elements = out, n // width
                 out = bytes(planes[b * elements + i] for i in range(elements) for b in range(width))
         need(len(out) == n, "size of a body")
@@ -326,37 +455,6 @@ class Patch:
         out = b""
         for i, body in enumerate(b.bodies):
             out += self.raw(*self.open_body(body), min(CHUNK, b.size - i * CHUNK), width)
-        return out
-
-    def sparse(self, payload: bytes, t: Tensor, old: list[int]) -> dict[int, int]:
-        """Place in the tile -> new bits."""
-        r = Reader(payload)
-        n = r.varint()
-        need(1 <= n <= len(old), "count of changes")
-        code, bits = self.codes[t.dtype], Bits(payload[r.at :])
-        w = 8 * t.width
-        is_float = DTYPES[t.dtype][2]
-        sign, mask = 1 << (w - 1), (1 << w) - 1
-
-        def order(v: int) -> int:
-            return v if not is_float else v ^ mask if v & sign else v | sign
-
-        value_of = (lambda o: o) if not is_float else (lambda o: o ^ sign if o & sign else o ^ mask)
-        out: dict[int, int] = {}
-        place = -1
-        for _ in range(n):
-            b, kind = divmod(symbol(bits, code.places), 3)
-            place += 1 + (1 << b) - 1 + bits.take(b)
-            need(place < len(old), "place outside the tile")
-            if kind < 2:
-                step = 1 - 2 * kind
-            else:
-                c, negative = divmod(symbol(bits, code.steps), 2)
-                c += 1
-                step = ((1 << c) + bits.take(c)) * (-1 if negative else 1)
-                need(-sign <= step < sign, "step too long")
-            out[place] = value_of((order(old[place]) + step) & mask)
-        bits.end()
         return out
 
     def change(self, t: Tensor, base: bytes) -> bytes:
@@ -371,7 +469,8 @@ class Patch:
             old = [int.from_bytes(base[a : a + w], "little") for a in at]
             mode, payload = self.open_body(body)
             if mode == 1:
-                changes = self.sparse(payload, t, old)
+                need(t.dtype in self.models, f"model of {t.name}")
+                changes = self.models[t.dtype].decode(payload, old)
             else:
                 raw = self.raw(mode, payload, w * len(at), w)
                 values = [int.from_bytes(raw[w * i : w * i + w], "little") for i in range(len(at))]

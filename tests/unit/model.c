@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/publish.h"
-#include "patch/sparse.h"
+#include "patch/element.h"
 #include "weights/safetensors.h"
 
 void model_free(struct model *m)

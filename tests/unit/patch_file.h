@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 TCase *patch_tile_case(void);
-TCase *patch_sparse_case(void);
+TCase *patch_coder_case(void);
 TCase *patch_disk_case(void);
 TCase *patch_vectors_case(void);
 
