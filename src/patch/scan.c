@@ -1,19 +1,22 @@
 #include "patch/scan.h"
 
+#include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/num.h"
 #include "patch/element.h"
+#include "patch/scan_impl.h"
 
 enum { BLOCK = 64 }; /* bytes compared at once */
 
 int gw_changes_buf_init(struct gw_changes_buf *b)
 {
-	b->at = malloc(sizeof *b->at * GW_TILE_ELEMENTS_MAX);
-	b->old_bits = malloc((size_t)8 * GW_TILE_ELEMENTS_MAX);
-	b->new_bits = malloc((size_t)8 * GW_TILE_ELEMENTS_MAX);
+	b->at = malloc(sizeof *b->at * GW_TILE_ELEMENTS_MAX + GW_SCAN_SLACK);
+	b->old_bits = malloc((size_t)8 * GW_TILE_ELEMENTS_MAX + GW_SCAN_SLACK);
+	b->new_bits = malloc((size_t)8 * GW_TILE_ELEMENTS_MAX + GW_SCAN_SLACK);
 	if (b->at && b->old_bits && b->new_bits)
 		return 0;
 	gw_changes_buf_free(b);
@@ -70,8 +73,8 @@ SCAN_WIDTH(2)
 SCAN_WIDTH(4)
 SCAN_WIDTH(8)
 
-size_t gw_scan_run(struct gw_changes_buf *b, size_t count, const uint8_t *old, const uint8_t *new_bits, uint64_t n,
-		   unsigned width, uint32_t base)
+size_t gw_scan_scalar(struct gw_changes_buf *b, size_t count, const uint8_t *old, const uint8_t *new_bits, size_t n,
+		      unsigned width, uint32_t base)
 {
 	switch (width) {
 	case 1:
@@ -83,6 +86,55 @@ size_t gw_scan_run(struct gw_changes_buf *b, size_t count, const uint8_t *old, c
 	default:
 		return run_8(b, count, old, new_bits, n, base);
 	}
+}
+
+/* The choice is made once, on first use, whichever thread comes first. */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static gw_scan_fn *run;
+static enum gw_scan_impl used;
+
+static gw_scan_fn *impl_run(enum gw_scan_impl impl)
+{
+	switch (impl) {
+	case GW_SCAN_AVX2:
+		return gw_scan_avx2();
+	case GW_SCAN_AVX512:
+		return gw_scan_avx512();
+	default:
+		return gw_scan_scalar;
+	}
+}
+
+static void choose(void)
+{
+	for (used = GW_SCAN_AVX512; !(run = impl_run(used)); used--)
+		;
+}
+
+int gw_scan_use(enum gw_scan_impl impl)
+{
+	gw_scan_fn *f = impl_run(impl);
+
+	(void)pthread_once(&once, choose);
+	if (!f)
+		return GW_EUNSUP;
+	run = f;
+	used = impl;
+	return 0;
+}
+
+enum gw_scan_impl gw_scan_used(void)
+{
+	(void)pthread_once(&once, choose);
+	return used;
+}
+
+size_t gw_scan_run(struct gw_changes_buf *b, size_t count, const uint8_t *old, const uint8_t *new_bits, uint64_t n,
+		   unsigned width, uint32_t base)
+{
+	assert(count <= GW_TILE_ELEMENTS_MAX && n <= GW_TILE_ELEMENTS_MAX - count);
+	(void)pthread_once(&once, choose);
+	return run(b, count, old, new_bits, n, width, base);
 }
 
 void gw_scan_tile(struct gw_changes_buf *b, const uint8_t *old, const uint8_t *new_bits, unsigned width,

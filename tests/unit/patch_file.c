@@ -20,6 +20,7 @@ static Suite *suite(void)
 	printf("SEED=%llu\n", (unsigned long long)test_seed());
 	suite_add_tcase(s, patch_tile_case());
 	suite_add_tcase(s, patch_coder_case());
+	suite_add_tcase(s, patch_scan_case());
 	suite_add_tcase(s, patch_disk_case());
 	suite_add_tcase(s, patch_vectors_case());
 	return s;
