@@ -12,6 +12,7 @@
 #include "patch/coder_inside.h"
 
 #define INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
 
 enum {
 	GROUPS_MAX = GW_TILE_ELEMENTS_MAX / GW_GROUP,
@@ -473,7 +474,19 @@ static INLINE int pop_all_timed(struct gw_coder *k, struct popping *s, const str
 	return s->err ? GW_EMALFORMED : 0;
 }
 
-/* Listed elements that changed, into listed_at and listed_new. */
+/* A listed element's step, where its symbol says more than a near one. */
+static NOINLINE int pop_far(struct popping *s, const struct gw_model *m, uint64_t was, unsigned symbol, uint64_t *now)
+{
+	int bits = m->extra_bits[symbol];
+
+	if (bits < 0)
+		return GW_EMALFORMED;
+	*now = gw_step_apply(&m->plan.shape, m->plan.kind, was, symbol, pop_long(s, (unsigned)bits));
+	return *now == was && symbol ? GW_EMALFORMED : 0;
+}
+
+/* Listed elements that changed, into listed_at and listed_new. Whether one did cannot be guessed: all are written, and
+ * those that did not are written over. */
 static INLINE int pop_listed(struct gw_coder *k, struct popping *stack, const struct gw_model *m, const uint8_t *old,
 			     uint32_t *changes, const struct gw_shape sh)
 {
@@ -485,47 +498,54 @@ static INLINE int pop_listed(struct gw_coder *k, struct popping *stack, const st
 		uint64_t was = load(&sh, old, at), now;
 		unsigned symbol =
 			pop_symbol(&s, &m->listed[gw_listed_class(&m->plan, gw_exponent(&sh, was))], 0);
-		int bits;
 
-		if (!symbol)
-			continue;
-		bits = m->extra_bits[symbol];
-		if (bits < 0)
+		if (__builtin_expect(sh.is_float && symbol < GW_STEP_FAR, 1)) {
+			uint64_t step = (symbol + 1) / 2;
+
+			now = gw_disorder(&sh, (gw_order(&sh, was) + (symbol & 1 ? step : -step)) & sh.mask);
+		} else if (pop_far(&s, m, was, symbol, &now)) {
 			return GW_EMALFORMED;
-		now = gw_step_apply(&sh, m->plan.kind, was, symbol, bits ? pop_long(&s, (unsigned)bits) : 0);
-		if (now == was)
-			return GW_EMALFORMED;
+		}
 		places[found] = at;
-		k->listed_new[found++] = now;
+		k->listed_new[found] = now;
+		found += symbol != 0;
 	}
 	*changes = found;
 	*stack = s;
 	return s.err ? GW_EMALFORMED : 0;
 }
 
-/* Both by place, from the back, so that the timed ones need no room of their own. */
-static void merge(const struct gw_coder *k, const struct gw_shape *s, const uint8_t *old, uint32_t timed,
-		  uint32_t listed, uint32_t *at, uint8_t *old_bits, uint8_t *new_bits)
+/* Both by place, from the back, so that the timed ones need no room of their own. Which comes next cannot be guessed
+ * either: it is chosen without a branch. */
+static INLINE int merge(const struct gw_coder *k, uint32_t timed, uint32_t listed, uint32_t *at, uint8_t *new_bits,
+			const struct gw_shape sh)
 {
-	size_t width = s->width;
+	const uint32_t *places = k->parts.listed_at;
+	size_t width = sh.width;
 
-	for (uint32_t to = timed + listed; to--;) {
-		uint64_t now;
-		uint32_t place;
+	while (timed && listed) {
+		uint32_t a = at[timed - 1], b = places[listed - 1], which = b > a, place = which ? b : a;
+		uint64_t x = gw_element_load(new_bits + (timed - 1) * width, sh.width), y = k->listed_new[listed - 1];
+		size_t to = timed + listed - 1;
 
-		if (listed && (!timed || k->parts.listed_at[listed - 1] > at[timed - 1])) {
-			listed--;
-			place = k->parts.listed_at[listed];
-			now = k->listed_new[listed];
-		} else {
-			timed--;
-			place = at[timed];
-			now = gw_element_load(new_bits + timed * width, s->width);
-		}
 		at[to] = place;
-		gw_element_store(new_bits + to * width, s->width, now);
-		gw_element_store(old_bits + to * width, s->width, load(s, old, place));
+		gw_element_store(new_bits + to * width, sh.width, which ? y : x);
+		timed -= 1 - which;
+		listed -= which;
 	}
+	for (; listed; listed--) {
+		at[listed - 1] = places[listed - 1];
+		gw_element_store(new_bits + (listed - 1) * width, sh.width, k->listed_new[listed - 1]);
+	}
+	return 0;
+}
+
+/* The old bits of all changes. */
+static INLINE int gather(const uint8_t *old, const uint32_t *at, size_t n, uint8_t *old_bits, const struct gw_shape sh)
+{
+	for (size_t i = 0; i < n; i++)
+		gw_element_store(old_bits + i * sh.width, sh.width, load(&sh, old, at[i]));
+	return 0;
 }
 
 int gw_tile_uncode(struct gw_coder *k, const struct gw_model *m, const uint8_t *p, size_t bytes, const void *old,
@@ -553,7 +573,8 @@ int gw_tile_uncode(struct gw_coder *k, const struct gw_model *m, const uint8_t *
 		return err;
 	if (s.x || s.p != s.end || !(timed + listed))
 		return GW_EMALFORMED;
-	merge(k, &m->plan.shape, old, (uint32_t)timed, listed, at, old_bits, new_bits);
 	*changes = timed + listed;
+	(void)BY_SHAPE(merge, &m->plan, k, (uint32_t)timed, listed, at, new_bits);
+	(void)BY_SHAPE(gather, &m->plan, old, at, *changes, old_bits);
 	return 0;
 }
