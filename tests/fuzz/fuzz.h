@@ -1,8 +1,7 @@
 /*
  * A fuzz target: one function that is given bytes and aborts (assert) when a property does not hold. The same file
- * links with replay.c for `make check`, or with a fuzzer:
- *
- *     clang -fsanitize=fuzzer,address,undefined … tests/fuzz/message.c
+ * links with replay.c for `make check`, or with a fuzzer by run.sh (`make fuzz`), which defines FUZZER: then a target may
+ * bring a mutator of its own.
  *
  * The corpus is tests/fuzz/NAME.hex: an input a line in hexadecimal, '#' starts a comment. Inputs that once broke
  * something stay there.

@@ -1,6 +1,8 @@
-/* Runs a target over its corpus, and over each input cut at every byte and with every bit flipped. */
+/* Runs a target over its corpus, and over each input cut at every byte and with every bit flipped; or, given a folder,
+ * over the files in it, as they are. */
 #include "fuzz.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +56,35 @@ static int parse(const char *line, uint8_t *out, size_t *n)
 	return 1;
 }
 
-int main(void)
+static int run_folder(const char *dir)
+{
+	uint8_t *bytes = malloc(INPUT_MAX);
+	DIR *d = opendir(dir);
+	size_t inputs = 0;
+
+	if (!d || !bytes) {
+		perror(dir);
+		return 1;
+	}
+	for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+		char path[4096];
+		FILE *f;
+
+		(void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+		f = e->d_name[0] == '.' ? NULL : fopen(path, "rb");
+		if (!f)
+			continue;
+		one(bytes, fread(bytes, 1, INPUT_MAX, f));
+		inputs++;
+		(void)fclose(f);
+	}
+	(void)closedir(d);
+	free(bytes);
+	(void)printf("%s: %zu inputs of %s\n", fuzz_name, inputs, dir);
+	return 0;
+}
+
+int main(int argc, char **argv)
 {
 	const char *top = getenv("top_srcdir");
 	char path[4096], *line = NULL;
@@ -62,6 +92,8 @@ int main(void)
 	size_t cap = 0, n, inputs = 0;
 	FILE *f;
 
+	if (argc > 1)
+		return run_folder(argv[1]);
 	(void)snprintf(path, sizeof path, "%s/tests/fuzz/%s.hex", top ? top : ".", fuzz_name);
 	f = fopen(path, "r");
 	if (!f || !bytes) {
