@@ -1,12 +1,13 @@
 /*
  * Making a patch file from two checkpoints.
  *
- * Two passes: the first compares, counts symbols for the code tables and sums fingerprints; the second codes tiles
- * and appends them to the file, which appears by publish, whole or not at all. Tasks run on the pool; memory
- * is a few MiB a worker, whatever the size of the model. The same two checkpoints give the same bytes for
- * any pool (and any machine that has the same release of libzstd).
+ * Both versions are read once: each tile is compared, summed and coded while it is in the cache. Only a sample of the
+ * tiles (all of a small model, one in eight of a large one) is read before, twice, to learn the models from. Tasks run on
+ * the pool; memory is some 15 MiB a worker, whatever the size of the model. The same two checkpoints give the same bytes
+ * for any pool (and any machine that has the same release of libzstd).
  *
- * Tensors are matched by name: one that moved to another shard is not a change.
+ * Tensors are matched by name: one that moved to another shard is not a change. A patch from a chain of patches is
+ * patch/fold.h's.
  */
 #ifndef GW_PATCH_DIFF_H
 #define GW_PATCH_DIFF_H
@@ -19,10 +20,14 @@
 #include "weights/checkpoint.h"
 
 struct gw_diff_options {
-	/* The slicing axis of a tensor, less than rank (0 for rank 0); NULL: gw_slicing_axis. */
+	/* The slicing axis of a tensor, less than rank (0 for rank 0); NULL: gw_slicing_axis (for a fold: as the
+	 * patches have it). */
 	unsigned (*axis)(void *ctx, const char *name, unsigned rank, const uint64_t *shape);
 	void *ctx;
 	int replace; /* an existing output is replaced; else GW_EEXIST */
+	/* How far it is, in bytes gone through, from the calling thread; may be NULL. */
+	void (*progress)(void *ctx, uint64_t done, uint64_t total);
+	void *progress_ctx;
 };
 
 struct gw_diff_report {

@@ -312,6 +312,89 @@ START_TEST(same_bytes_for_any_pool)
 }
 END_TEST
 
+/* A tensor of which only a share of the tiles is in the sample, changed everywhere or in one tile alone. */
+START_TEST(models_larger_than_the_sample)
+{
+	static const uint64_t shape[] = {160, 256 * 1024};
+	struct gw_pool backwards = {NULL, 3, run_backwards};
+	struct model a = {0}, b;
+	struct world w;
+	uint8_t *p[2];
+	size_t n[2];
+
+	world_init(&w);
+	(void)strcpy(a.shard[0], "model.safetensors");
+	(void)model_add(&a, &w.rng, 0, "large", GW_DT_F8_E4M3, 2, shape);
+	model_copy(&b, &a);
+	if (_i)
+		model_change(&b.t[0], &w.rng, 300, 1);
+	else
+		for (uint64_t i = 0; i < 900; i++)
+			b.t[0].p[77 * 256 * 1024 + i * 290] ^= 1;
+	model_write(&a, w.fs, "/a");
+	model_write(&b, w.fs, "/b");
+	for (int i = 0; i < 2; i++) {
+		w.pool = i ? backwards : gw_pool_serial();
+		OK(make_patch(&w, "/a", "/b", "/p"));
+		p[i] = read_whole(w.fs, "/p", &n[i]);
+	}
+	ck_assert_uint_eq(n[0], n[1]);
+	ck_assert_mem_eq(p[0], p[1], n[0]);
+	ck_assert_uint_lt(n[0], _i ? 300000 : 2500);
+	OK(apply(&w, "/p", "/a", "/b2"));
+	ck_assert(same_tree(w.fs, "/b", "/b2"));
+	free(p[0]);
+	free(p[1]);
+	world_free(&w);
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
+/* Progress rises to its end, and is told by the thread that called. */
+struct watch {
+	uint64_t done, total;
+	unsigned calls;
+};
+
+static void watched(void *ctx, uint64_t done, uint64_t total)
+{
+	struct watch *v = ctx;
+
+	ck_assert_uint_ge(done, v->done);
+	ck_assert_uint_le(done, total);
+	v->done = done;
+	v->total = total;
+	v->calls++;
+}
+
+START_TEST(progress_comes_to_its_end)
+{
+	struct watch v = {0};
+	struct gw_diff_options opt = {.progress = watched, .progress_ctx = &v};
+	struct gw_checkpoint *ca, *cb;
+	struct model a = {0}, b;
+	struct world w;
+
+	world_init(&w);
+	two_shards(&a, &w.rng);
+	model_copy(&b, &a);
+	model_change(&b.t[1], &w.rng, 100, 1);
+	model_write(&a, w.fs, "/a");
+	model_write(&b, w.fs, "/b");
+	ck_assert_int_eq(gw_checkpoint_open(&ca, w.fs, "/a", NULL), 0);
+	ck_assert_int_eq(gw_checkpoint_open(&cb, w.fs, "/b", NULL), 0);
+	OK(gw_diff(ca, cb, w.fs, &w.pool, &opt, "/p", NULL, &w.why));
+	ck_assert_uint_gt(v.calls, 0);
+	ck_assert_uint_eq(v.done, v.total);
+	gw_checkpoint_close(ca);
+	gw_checkpoint_close(cb);
+	world_free(&w);
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
 START_TEST(never_much_longer_than_the_new_bytes)
 {
 	static const uint64_t small[] = {3}, big[] = {700, 900};
@@ -687,6 +770,8 @@ TCase *patch_disk_case(void)
 	tcase_add_test(t, everything_moves);
 	tcase_add_test(t, single_files);
 	tcase_add_test(t, same_bytes_for_any_pool);
+	tcase_add_loop_test(t, models_larger_than_the_sample, 0, 2);
+	tcase_add_test(t, progress_comes_to_its_end);
 	tcase_add_test(t, never_much_longer_than_the_new_bytes);
 	tcase_add_test(t, wrong_bases_are_refused_by_name);
 	tcase_add_test(t, a_file_that_shrinks_is_an_error);
