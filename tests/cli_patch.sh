@@ -1,5 +1,5 @@
 #!/bin/sh
-# The verbs diff, apply, inspect, fingerprint as users meet them: exit codes, messages that name what is wrong, JSON
+# The verbs diff, apply, fold, inspect, fingerprint as users meet them: exit codes, messages that name what is wrong, JSON
 # fields, and nothing left behind.
 set -eu
 godwit=${top_builddir:-.}/tools/godwit
@@ -91,6 +91,26 @@ want 6 "tensor model." "$godwit" apply "$work/p" "$work/base" -o "$work/wrong"
 want 0 "a whole version of" "$godwit" diff --from-nothing "$v1" -o "$work/anchor"
 want 0 "fingerprint" "$godwit" apply "$work/anchor" -o "$work/whole"
 diff -r "$v1" "$work/whole" && passed=$((passed + 1))
+# A chain is one patch: the file that a diff of its ends is.
+v2=$data/bf16/v2
+"$godwit" diff "$v1" "$v2" -o "$work/p2" >/dev/null
+"$godwit" diff "$v0" "$v2" -o "$work/direct" >/dev/null
+want 2 "-o FILE" "$godwit" fold "$work/p" "$work/p2" --base "$v0"
+want 2 "too few arguments" "$godwit" fold "$work/p" --base "$v0" -o "$work/folded"
+want 2 "needs the base" "$godwit" fold "$work/p" "$work/p2" -o "$work/folded"
+want 0 "elements changed" "$godwit" fold "$work/p" "$work/p2" --base "$v0" -o "$work/folded" --threads 2
+cmp "$work/direct" "$work/folded" && passed=$((passed + 1))
+want 1 "exists already" "$godwit" fold "$work/p" "$work/p2" --base "$v0" -o "$work/folded"
+"$godwit" fold "$work/p" "$work/p2" --base "$v0" -o "$work/folded" --force --json >"$work/json"
+"$godwit" inspect "$work/direct" --json >"$work/json2"
+cmp "$work/json" "$work/json2" && passed=$((passed + 1))
+want 6 "not a chain" "$godwit" fold "$work/p2" "$work/p" --base "$v1" -o "$work/wrong"
+want 6 "tensor model." "$godwit" fold "$work/p" "$work/p2" --base "$v1" -o "$work/wrong"
+want 1 "not a patch file" "$godwit" fold "$work/p" "$v0/model.safetensors" --base "$v0" -o "$work/wrong"
+want 6 "takes no base" "$godwit" fold "$work/anchor" "$work/p2" --base "$v1" -o "$work/wrong"
+want 0 "a whole version of" "$godwit" fold "$work/anchor" "$work/p2" -o "$work/anchor2"
+"$godwit" diff --from-nothing "$v2" -o "$work/direct" --force >/dev/null
+cmp "$work/direct" "$work/anchor2" && passed=$((passed + 1))
 want 0 "--in-place" "$godwit" apply --help
 want 0 "mesh invite" "$godwit" mesh --help
 want 2 "unknown verb none" "$godwit" mesh none

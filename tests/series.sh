@@ -1,5 +1,5 @@
 #!/bin/sh
-# diff, then apply, gives every file of the next version byte for byte: each step of every series under $SERIES
+# folding all patches of a series gives the file that diff makes of its ends; and diff, then apply, gives every file of the next version byte for byte: each step of every series under $SERIES
 # (folders that hold v0, v1, …), the way back, first to last and last to first, into a new folder and in place.
 # make check-series SERIES=DIR; without SERIES the small real series of tests/data.
 set -eu
@@ -28,6 +28,26 @@ pair() {
 	fi
 }
 
+# chain DIR LAST: the patches from v0 to it, folded
+chain() {
+	rm -rf "${work:?}"/*
+	patches=
+	for k in $(seq "$2"); do
+		"$godwit" diff "$1/v$((k - 1))" "$1/v$k" -o "$work/p$k" >/dev/null
+		patches="$patches $work/p$k"
+	done
+	"$godwit" diff "$1/v0" "$1/v$2" -o "$work/direct" >/dev/null
+	# shellcheck disable=SC2086 # one word each
+	if "$godwit" fold $patches --base "$1/v0" -o "$work/folded" >/dev/null && cmp "$work/direct" "$work/folded"; then
+		passed=$((passed + 1))
+		steps=$(cat $patches | wc -c)
+		echo "${1#"$series"/}: v0 to v$2 folded: $(wc -c <"$work/folded") bytes for $steps"
+	else
+		failed=$((failed + 1))
+		echo "FAILED: $1, v0 to v$2 folded"
+	fi
+}
+
 for first in $(find "$series" -type d -name v0 | sort); do
 	dir=${first%/v0}
 	n=0
@@ -37,6 +57,7 @@ for first in $(find "$series" -type d -name v0 | sort); do
 	done
 	if [ $n -gt 1 ]; then
 		pair "$dir/v0" "$dir/v$n"
+		chain "$dir" $n
 	fi
 	if [ $n -gt 0 ]; then
 		pair "$dir/v$n" "$dir/v0"

@@ -24,7 +24,7 @@ struct args;
 
 struct cmd {
 	const char *verb, *args, *does; /* "diff", "OLD NEW", one line for help */
-	unsigned min, max;              /* how many positional arguments; max 0 with min 1 means no limit */
+	unsigned min, max;              /* how many positional arguments; max 0 with min above 0 means no limit */
 	const struct opt *opts;         /* ends with a NULL name */
 	/* 0 or a negative GW_E…; what the user is to read goes into a->why. An exit code that no error has
 	 * (8, partly done) goes into a->exit_code. */

@@ -3,21 +3,6 @@
 #include "patch/diff.h"
 #include "tools/patch_report.h"
 
-static int report(struct args *a, const char *path)
-{
-	struct patch_file f;
-	int err = patch_file_open(&f, a->fs, path, &a->why), closed;
-
-	if (err)
-		return err;
-	if (arg_flag(a, "json"))
-		err = print_json(patch_json(f.pt), &a->why);
-	else
-		patch_summary(f.pt);
-	closed = patch_file_close(&f, path, &a->why);
-	return err ? err : closed;
-}
-
 static int run(struct args *a)
 {
 	struct gw_diff_options opt = {.replace = arg_flag(a, "force")};
@@ -41,7 +26,7 @@ static int run(struct args *a)
 		err = gw_diff(old, new_, a->fs, pool, &opt, out, NULL, &a->why);
 	gw_checkpoint_close(old);
 	gw_checkpoint_close(new_);
-	return err ? err : report(a, out);
+	return err ? err : patch_told(a, out);
 }
 
 static const struct opt opts[] = {

@@ -225,3 +225,18 @@ void patch_summary(const struct gw_patch *pt)
 			     bits_per_change(info.file_bytes, info.changed),
 			     info.bytes ? 100.0 * (double)info.file_bytes / (double)info.bytes : 0.0, raw);
 }
+
+int patch_told(struct args *a, const char *path)
+{
+	struct patch_file f;
+	int err = patch_file_open(&f, a->fs, path, &a->why), closed;
+
+	if (err)
+		return err;
+	if (arg_flag(a, "json"))
+		err = print_json(patch_json(f.pt), &a->why);
+	else
+		patch_summary(f.pt);
+	closed = patch_file_close(&f, path, &a->why);
+	return err ? err : closed;
+}

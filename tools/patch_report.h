@@ -1,4 +1,4 @@
-/* What people and scripts are told about a patch file: `diff` and `inspect` say the same. */
+/* What people and scripts are told about a patch file: `diff`, `fold` and `inspect` say the same. */
 #ifndef GW_TOOLS_PATCH_REPORT_H
 #define GW_TOOLS_PATCH_REPORT_H
 
@@ -26,5 +26,7 @@ json_t *patch_json(const struct gw_patch *pt);
 void patch_table(const struct gw_patch *pt);
 /* One line: changes, size, bits a change, share of the whole. */
 void patch_summary(const struct gw_patch *pt);
+/* What diff and fold say of the file that they wrote: the line, or the document where --json is given. */
+int patch_told(struct args *a, const char *path);
 
 #endif
