@@ -111,6 +111,30 @@ want 6 "takes no base" "$godwit" fold "$work/anchor" "$work/p2" --base "$v1" -o 
 want 0 "a whole version of" "$godwit" fold "$work/anchor" "$work/p2" -o "$work/anchor2"
 "$godwit" diff --from-nothing "$v2" -o "$work/direct" --force >/dev/null
 cmp "$work/direct" "$work/anchor2" && passed=$((passed + 1))
+# A bar on a terminal, and nothing elsewhere.
+cp -r --no-preserve=mode "$v0" "$work/bar"
+if $python - "$godwit" "$v0" "$v1" "$work" <<'END'; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+import os, pty, subprocess, sys
+godwit, v0, v1, work = sys.argv[1:]
+for verb in (["diff", v0, v1, "-o", f"{work}/bar.p"], ["apply", f"{work}/bar.p", v0, "-o", f"{work}/bar.new"],
+             ["apply", f"{work}/bar.p", f"{work}/bar", "--in-place"], ["fingerprint", v0],
+             ["fold", f"{work}/p", f"{work}/p2", "--base", v0, "-o", f"{work}/bar.f"]):
+    main, side = pty.openpty()
+    ran = subprocess.run([godwit, *verb], stdout=subprocess.PIPE, stderr=side, check=True)
+    os.close(side)
+    said = b""
+    try:
+        while more := os.read(main, 4096):
+            said += more
+    except OSError:
+        pass
+    os.close(main)
+    if not (said.startswith(f"\r{verb[0]} ".encode()) and b"] 100 %, " in said and b"/s" in said and said.endswith(b"\n")
+            and b"\r" not in ran.stdout):
+        sys.exit(f"FAILED: {verb[0]} drew {said!r}")
+quiet = subprocess.run([godwit, "fingerprint", v0], capture_output=True, check=True)
+sys.exit(f"FAILED: drew into a pipe: {quiet.stderr!r}" if quiet.stderr else 0)
+END
 want 0 "--in-place" "$godwit" apply --help
 want 0 "mesh invite" "$godwit" mesh --help
 want 2 "unknown verb none" "$godwit" mesh none

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "io/os/pool.h"
@@ -119,22 +120,54 @@ struct gw_pool *cmd_pool(struct args *a, unsigned threads)
 	return &pool;
 }
 
-void progress(const char *what, uint64_t done, uint64_t total)
+/* Seconds since some moment. */
+static double now_s(void)
 {
-	static int tty = -1;
-	unsigned width = 30, full;
+	struct timespec t;
 
-	if (tty < 0)
-		tty = isatty(STDERR_FILENO);
-	if (!tty)
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The one bar that a process draws. */
+static struct {
+	struct gw_progress progress;
+	double began, drawn;
+	int shown;
+} bar;
+
+static void draw(void *ctx, uint64_t done, uint64_t total)
+{
+	static const char full[] = "##############################";
+	const int width = sizeof full - 1;
+	double now = now_s(), share = total ? (double)done / (double)total : 1, rate;
+	char size[32], left[32] = "";
+
+	if (now - bar.drawn < 0.1 && done < total)
 		return;
-	full = total ? (unsigned)((double)done / (double)total * width) : width;
-	(void)fprintf(stderr, "\r%-12s [%-*.*s] %3u %%", what, (int)width, (int)full, "##############################",
-		      total ? (unsigned)((double)done / (double)total * 100) : 100u);
+	rate = now > bar.began ? (double)done / (now - bar.began) : 0;
+	if (done < total && rate > 0)
+		(void)snprintf(left, sizeof left, ", %.0f s left", (double)(total - done) / rate);
+	(void)fprintf(stderr, "\r%-12s [%-*.*s] %3.0f %%, %s/s%s\033[K", (const char *)ctx, width, (int)(share * width),
+		      full, share * 100, human_bytes(size, (uint64_t)rate), left);
+	(void)fflush(stderr);
+	bar.drawn = now;
+	bar.shown = 1;
+}
+
+struct gw_progress *progress_bar(const char *what)
+{
+	if (!isatty(STDERR_FILENO))
+		return NULL;
+	bar.progress = (struct gw_progress){.told = draw, .ctx = (void *)(uintptr_t)what};
+	bar.began = now_s();
+	bar.drawn = 0;
+	return &bar.progress;
 }
 
 void progress_end(void)
 {
-	if (isatty(STDERR_FILENO))
+	if (bar.shown)
 		(void)fputc('\n', stderr);
+	bar.shown = 0;
 }

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/pool.h"
+#include "base/progress.h"
 
 enum { CMD_OPTIONS_MAX = 24 };
 
@@ -60,8 +61,10 @@ const char *human_bytes(char *buf, uint64_t bytes);
 /* The process's pool, with that many threads (0: one a core); NULL with a message. Lives until exit. */
 struct gw_pool *cmd_pool(struct args *a, unsigned threads);
 
-/* A bar on stderr where that is a terminal; else nothing. done and total in the same unit. */
-void progress(const char *what, uint64_t done, uint64_t total);
+/* A bar on stderr with rate and time left, drawn by who goes on with it; NULL, that is nothing, where stderr is no
+ * terminal. `what` stays. */
+struct gw_progress *progress_bar(const char *what);
+/* Ends its line, before anything else is printed. */
 void progress_end(void);
 
 #endif

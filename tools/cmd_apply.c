@@ -36,7 +36,7 @@ static int to_new(struct args *a, const struct gw_patch *pt, struct gw_pool *poo
 	int err = a->count > 1 ? gw_checkpoint_open(&base, a->fs, a->pos[1], &a->why) : 0;
 
 	if (!err)
-		err = gw_disk_apply(pt, base, a->fs, pool, out, r, &a->why);
+		err = gw_disk_apply(pt, base, a->fs, pool, progress_bar("apply"), out, r, &a->why);
 	gw_checkpoint_close(base);
 	return err;
 }
@@ -54,7 +54,7 @@ static int in_place(struct args *a, const struct gw_patch *pt, struct gw_pool *p
 		err = gw_err_from_errno(errno);
 		return gw_diag_set(&a->why, err, "%s: %s", a->pos[1], gw_err_text(err));
 	}
-	err = gw_disk_apply_in_place(pt, a->fs, pool, dir, r, &a->why);
+	err = gw_disk_apply_in_place(pt, a->fs, pool, progress_bar("apply"), dir, r, &a->why);
 	free(dir);
 	return err;
 }
@@ -76,6 +76,7 @@ static int run(struct args *a)
 	if (err)
 		return err;
 	err = place ? in_place(a, f.pt, pool, &r) : to_new(a, f.pt, pool, out, &r);
+	progress_end();
 	closed = patch_file_close(&f, a->pos[0], &a->why);
 	if (err || closed)
 		return err ? err : closed;

@@ -5,7 +5,7 @@
 
 static int run(struct args *a)
 {
-	struct gw_diff_options opt = {.replace = arg_flag(a, "force")};
+	struct gw_diff_options opt = {.replace = arg_flag(a, "force"), .watch = progress_bar("diff")};
 	struct gw_checkpoint *old = NULL, *new_ = NULL;
 	const char *out = arg_value(a, "o");
 	struct gw_pool *pool;
@@ -24,6 +24,7 @@ static int run(struct args *a)
 		err = gw_checkpoint_open(&new_, a->fs, a->pos[nothing ? 0 : 1], &a->why);
 	if (!err)
 		err = gw_diff(old, new_, a->fs, pool, &opt, out, NULL, &a->why);
+	progress_end();
 	gw_checkpoint_close(old);
 	gw_checkpoint_close(new_);
 	return err ? err : patch_told(a, out);

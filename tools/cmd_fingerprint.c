@@ -55,6 +55,7 @@ static int run(struct args *a)
 	struct gw_checkpoint *c;
 	uint64_t(*lanes)[2], model[2];
 	struct gw_pool *pool = patch_pool(a);
+	struct gw_progress *watch;
 	int err;
 
 	if (!pool)
@@ -63,7 +64,10 @@ static int run(struct args *a)
 	if (err)
 		return err;
 	lanes = calloc((size_t)gw_checkpoint_tensors(c) + 1, sizeof *lanes);
-	err = lanes ? gw_disk_prints(c, pool, lanes, model, &a->why) : GW_ENOMEM;
+	watch = progress_bar("fingerprint");
+	gw_progress_expect(watch, gw_disk_bytes(c));
+	err = lanes ? gw_disk_prints(c, pool, watch, lanes, model, &a->why) : GW_ENOMEM;
+	progress_end();
 	if (!err && arg_flag(a, "json"))
 		err = print_json(as_json(c, lanes, model), &a->why);
 	else if (!err)

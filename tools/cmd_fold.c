@@ -19,12 +19,13 @@ static int open_all(struct args *a, struct patch_file *files, struct gw_fold_pat
 
 static int fold(struct args *a, const struct gw_fold_patch *patches, struct gw_pool *pool, const char *out)
 {
-	struct gw_diff_options opt = {.replace = arg_flag(a, "force")};
+	struct gw_diff_options opt = {.replace = arg_flag(a, "force"), .watch = progress_bar("fold")};
 	struct gw_checkpoint *base = NULL;
 	int err = arg_value(a, "base") ? gw_checkpoint_open(&base, a->fs, arg_value(a, "base"), &a->why) : 0;
 
 	if (!err)
 		err = gw_fold(base, patches, a->count, a->fs, pool, &opt, out, NULL, &a->why);
+	progress_end();
 	gw_checkpoint_close(base);
 	return err;
 }

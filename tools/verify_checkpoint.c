@@ -89,6 +89,7 @@ int verify_checkpoint(struct verify *v, const char *path)
 {
 	struct gw_checkpoint *c = NULL;
 	struct gw_pool *pool = NULL;
+	struct gw_progress *watch;
 	uint64_t (*lanes)[2] = NULL, model[2] = {0, 0};
 	int err = verify_need_manifest(v, "checkpoint");
 
@@ -98,7 +99,10 @@ int verify_checkpoint(struct verify *v, const char *path)
 		return err;
 	pool = cmd_pool(v->a, 0);
 	lanes = calloc(gw_checkpoint_tensors(c) + 1, sizeof *lanes);
-	err = !pool || !lanes ? GW_ENOMEM : gw_disk_prints(c, pool, lanes, model, &v->a->why);
+	watch = progress_bar("verify");
+	gw_progress_expect(watch, gw_disk_bytes(c));
+	err = !pool || !lanes ? GW_ENOMEM : gw_disk_prints(c, pool, watch, lanes, model, &v->a->why);
+	progress_end();
 	if (!err)
 		err = compare_with_table(v, c, lanes);
 	if (!err)

@@ -147,7 +147,7 @@ static int write_folder(struct gw_folders *f, const struct gw_patch *anchor, con
 	int err = path ? gw_fs_stat(f->fs, path, &st) : GW_ENOMEM;
 
 	if (err == GW_ENOENT)
-		err = gw_disk_apply(anchor, NULL, f->fs, pool, path, NULL, why);
+		err = gw_disk_apply(anchor, NULL, f->fs, pool, NULL, path, NULL, why);
 	free(path);
 	return err;
 }

@@ -269,7 +269,7 @@ static int advance(struct gw_publish_job *j, const struct gw_patch *pt, const st
 	}
 	err = gw_publish_remove(j->fs, next);
 	if (!err || err == GW_ENOENT)
-		err = gw_disk_apply(pt, j->anchor ? NULL : base, j->fs, j->pool, next, NULL, &j->result.why);
+		err = gw_disk_apply(pt, j->anchor ? NULL : base, j->fs, j->pool, NULL, next, NULL, &j->result.why);
 	if (err)
 		(void)gw_store_drop(j->store, &j->result.manifest, NULL);
 	free(next);

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/pool.h"
+#include "base/progress.h"
 #include "weights/checkpoint.h"
 
 struct gw_diff_options {
@@ -25,9 +26,7 @@ struct gw_diff_options {
 	unsigned (*axis)(void *ctx, const char *name, unsigned rank, const uint64_t *shape);
 	void *ctx;
 	int replace; /* an existing output is replaced; else GW_EEXIST */
-	/* How far it is, in bytes gone through, from the calling thread; may be NULL. */
-	void (*progress)(void *ctx, uint64_t done, uint64_t total);
-	void *progress_ctx;
+	struct gw_progress *watch; /* may be NULL */
 };
 
 struct gw_diff_report {

@@ -89,7 +89,6 @@ struct gw_diff {
 	struct gw_diff_worker *workers; /* pool->width */
 	struct gw_model *model[GW_PATCH_DTYPES];
 	struct gw_diff_report report;
-	uint64_t done, total; /* bytes, for who watches */
 	struct gw_diag *why;
 };
 
@@ -120,7 +119,10 @@ int gw_diff_look(struct gw_diff *d, const struct gw_diff_row *r, uint32_t tile, 
 int gw_diff_learn(struct gw_diff *d);
 /* Bodies, tables, header, in that order, into an empty file. */
 int gw_diff_write(struct gw_diff *d, struct gw_fs *fs, struct gw_file *f);
-/* Counts what was gone through, for who watches. */
-void gw_diff_progress(struct gw_diff *d, uint64_t bytes);
+/* Who watches, or NULL. */
+static inline struct gw_progress *gw_diff_watch(const struct gw_diff *d)
+{
+	return d->opt ? d->opt->watch : NULL;
+}
 
 #endif

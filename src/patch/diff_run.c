@@ -65,13 +65,6 @@ int gw_diff_look(struct gw_diff *d, const struct gw_diff_row *r, uint32_t tile, 
 	return err;
 }
 
-void gw_diff_progress(struct gw_diff *d, uint64_t bytes)
-{
-	d->done += bytes;
-	if (bytes && d->opt && d->opt->progress)
-		d->opt->progress(d->opt->progress_ctx, gw_min_u64(d->done, d->total), d->total);
-}
-
 static uint64_t pass_bytes(const struct gw_diff *d)
 {
 	uint64_t sum = 0;
@@ -90,7 +83,7 @@ int gw_diff_run(struct gw_diff *d, struct gw_fs *fs, const char *path)
 	struct gw_publish out;
 	int err = make_workers(d);
 
-	d->total = pass_bytes(d);
+	gw_progress_expect(gw_diff_watch(d), pass_bytes(d));
 	if (!err)
 		err = gw_diff_learn(d);
 	if (!err)

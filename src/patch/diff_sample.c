@@ -90,8 +90,8 @@ static int flush(struct sampling *s)
 	for (size_t i = 0; !err && i < s->n; i++) {
 		s->of[d->rows[s->jobs[i].row].new_->dtype].changes += s->jobs[i].changes;
 		if (s->round == SEE_REST)
-			d->total += 2 * s->jobs[i].bytes;
-		gw_diff_progress(d, s->jobs[i].bytes);
+			gw_progress_expect(gw_diff_watch(d), 2 * s->jobs[i].bytes);
+		gw_progress_add(gw_diff_watch(d), s->jobs[i].bytes);
 	}
 	s->n = 0;
 	return err;
@@ -213,7 +213,8 @@ static void choose(struct sampling *s)
 		uint64_t stride = gw_min_u64(STRIDE_MAX, elements[k] / SAMPLE_ELEMENTS);
 
 		s->of[k].limit = stride > 1 ? UINT32_MAX / (uint32_t)stride : UINT32_MAX;
-		s->d->total += 2 * elements[k] * gw_dtype_width((enum gw_dtype)k) / (stride ? stride : 1);
+		gw_progress_expect(gw_diff_watch(s->d),
+				   2 * elements[k] * gw_dtype_width((enum gw_dtype)k) / (stride ? stride : 1));
 	}
 }
 

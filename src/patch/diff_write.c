@@ -304,7 +304,7 @@ static int flush(struct writing *w)
 	w->used = 0;
 	w->held = 0;
 	if (!err)
-		gw_diff_progress(w->d, raw);
+		gw_progress_add(gw_diff_watch(w->d), raw);
 	return err;
 }
 

@@ -77,7 +77,7 @@ static const struct gw_patch_file *single_file(const struct gw_patch *pt)
 }
 
 static int prove_base(const struct gw_patch *pt, const struct gw_checkpoint *base, struct gw_pool *pool,
-		      struct gw_diag *why)
+		      struct gw_progress *watch, struct gw_diag *why)
 {
 	struct gw_match m;
 	int err;
@@ -86,7 +86,7 @@ static int prove_base(const struct gw_patch *pt, const struct gw_checkpoint *bas
 		return base ? gw_diag_set(why, GW_EINVAL, "the patch holds a whole version: it takes no base") : 0;
 	if (!base)
 		return gw_diag_set(why, GW_EINVAL, "the patch is a change: it needs the base that it was made from");
-	err = gw_match_init(&m, base, pool, why);
+	err = gw_match_init(&m, base, pool, watch, why);
 	if (err)
 		return err;
 	err = gw_match_base(&m, pt, why);
@@ -95,7 +95,7 @@ static int prove_base(const struct gw_patch *pt, const struct gw_checkpoint *bas
 }
 
 int gw_disk_apply(const struct gw_patch *pt, const struct gw_checkpoint *base, struct gw_fs *fs, struct gw_pool *pool,
-		  const char *out, struct gw_disk_report *report, struct gw_diag *why)
+		  struct gw_progress *watch, const char *out, struct gw_disk_report *report, struct gw_diag *why)
 {
 	const struct gw_patch_file *single = base && gw_checkpoint_is_file(base) ? single_file(pt) : NULL;
 	struct gw_disk_report own;
@@ -108,10 +108,12 @@ int gw_disk_apply(const struct gw_patch *pt, const struct gw_checkpoint *base, s
 	err = single ? gw_publish_begin(&p, fs, out, 0, why) : gw_publish_begin_dir(&p, fs, out, why);
 	if (err)
 		return err;
-	err = prove_base(pt, base, pool, why);
+	/* Headers and other files aside. */
+	gw_progress_expect(watch, (base ? gw_disk_bytes(base) : 0) + 2 * pt->info.bytes);
+	err = prove_base(pt, base, pool, watch, why);
 	if (err)
 		goto err1;
-	err = gw_rebuild_new(&rb, pt, base, pool);
+	err = gw_rebuild_new(&rb, pt, base, pool, watch);
 	if (err)
 		goto err1;
 	err = single ? write_file(rb, single, fs, p.file, report, why) : write_folder(rb, pt, fs, p.temp, report, why);
@@ -123,7 +125,7 @@ int gw_disk_apply(const struct gw_patch *pt, const struct gw_checkpoint *base, s
 		err = gw_checkpoint_check(base, why);
 	}
 	if (!err)
-		err = gw_match_path(pt, fs, pool, p.temp, report->to_print, why);
+		err = gw_match_path(pt, fs, pool, watch, p.temp, report->to_print, why);
 	if (err)
 		goto err1;
 	return gw_publish_commit(&p, why);

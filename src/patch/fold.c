@@ -328,7 +328,7 @@ static int blame_base(const struct gw_chain *c)
 
 	if (!c->base)
 		return 0;
-	err = gw_match_init(&m, c->base, c->pool, c->why);
+	err = gw_match_init(&m, c->base, c->pool, NULL, c->why);
 	if (err)
 		return err;
 	err = gw_match_base(&m, c->patches[0].pt, c->why);

@@ -113,7 +113,7 @@ static int read_back(const struct place *w, struct gw_fs *fs, struct gw_pool *po
 
 	if (err)
 		return err;
-	err = gw_disk_prints(c, pool, NULL, report->to_print, why);
+	err = gw_disk_prints(c, pool, NULL, NULL, report->to_print, why);
 	gw_checkpoint_close(c);
 	if (!err && memcmp(want, report->to_print, sizeof report->to_print))
 		err = gw_diag_set(
@@ -291,7 +291,7 @@ static void drop_temps(struct gathering *g)
 
 /* Writes the log. When it returns 0, the log is durable and all that it names. */
 static int gather(const struct place *w, const struct gw_patch *pt, const struct gw_checkpoint *base, struct gw_fs *fs,
-		  struct gw_pool *pool, struct gw_diag *why)
+		  struct gw_pool *pool, struct gw_progress *watch, struct gw_diag *why)
 {
 	struct gathering g = {.w = w, .fs = fs, .base = base, .why = why};
 	struct gw_publish p;
@@ -303,7 +303,7 @@ static int gather(const struct place *w, const struct gw_patch *pt, const struct
 	err = gw_changes_buf_init(&g.changes);
 	if (err)
 		goto err0;
-	err = gw_rebuild_new(&g.rb, pt, base, pool);
+	err = gw_rebuild_new(&g.rb, pt, base, pool, watch);
 	if (err)
 		goto err1;
 	err = gw_publish_begin(&p, fs, w->log, 0, why);
@@ -342,7 +342,7 @@ err0:
 
 /* Proves what is there: *already, or the base; and then writes the log. */
 static int prepare(const struct place *w, const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool,
-		   struct gw_disk_report *report, struct gw_diag *why)
+		   struct gw_progress *watch, struct gw_disk_report *report, struct gw_diag *why)
 {
 	struct gw_checkpoint *c;
 	struct gw_match m;
@@ -350,7 +350,8 @@ static int prepare(const struct place *w, const struct gw_patch *pt, struct gw_f
 
 	if (err)
 		return err;
-	err = gw_match_init(&m, c, pool, why);
+	gw_progress_expect(watch, gw_disk_bytes(c));
+	err = gw_match_init(&m, c, pool, watch, why);
 	if (err)
 		goto err0;
 	report->already = !gw_match_result(&m, pt, NULL);
@@ -361,16 +362,19 @@ static int prepare(const struct place *w, const struct gw_patch *pt, struct gw_f
 				  "the patch holds a whole version: apply it with -o into a new folder");
 	else
 		err = gw_match_base(&m, pt, why);
-	if (!err && !report->already)
-		err = gather(w, pt, c, fs, pool, why);
+	if (!err && !report->already) {
+		gw_progress_expect(watch, 2 * pt->info.bytes);
+		err = gather(w, pt, c, fs, pool, watch, why);
+	}
 	gw_match_free(&m);
 err0:
 	gw_checkpoint_close(c);
 	return err;
 }
 
-int gw_disk_apply_in_place(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool, const char *dir,
-			   struct gw_disk_report *report, struct gw_diag *why)
+int gw_disk_apply_in_place(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool,
+			   struct gw_progress *watch, const char *dir, struct gw_disk_report *report,
+			   struct gw_diag *why)
 {
 	struct gw_disk_report own;
 	struct gw_redo_info info;
@@ -383,11 +387,11 @@ int gw_disk_apply_in_place(const struct gw_patch *pt, struct gw_fs *fs, struct g
 	if (!err)
 		err = recover(&w, fs, pool, report, why);
 	if (!err)
-		err = prepare(&w, pt, fs, pool, report, why);
+		err = prepare(&w, pt, fs, pool, watch, report, why);
 	if (!err && !report->already) {
 		err = replay(&w, fs, report, &info, why);
 		if (!err)
-			err = gw_match_path(pt, fs, pool, w.path, report->to_print, why);
+			err = gw_match_path(pt, fs, pool, watch, w.path, report->to_print, why);
 		if (!err)
 			err = drop_log(&w, fs, why);
 	}

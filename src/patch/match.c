@@ -60,7 +60,9 @@ struct summing {
 	struct gw_pool *pool;
 	struct stretch jobs[JOBS];
 	size_t n;
+	uint64_t bytes; /* of these jobs */
 	uint64_t (*lanes)[2];
+	struct gw_progress *watch;
 };
 
 static int sum_stretch(void *arg, size_t i, unsigned worker)
@@ -84,6 +86,8 @@ static int sum_batch(struct summing *s)
 		for (int k = 0; k < 2; k++)
 			s->lanes[s->jobs[i].tensor][k] += s->jobs[i].lane[k];
 	s->n = 0;
+	gw_progress_add(s->watch, s->bytes);
+	s->bytes = 0;
 	return err;
 }
 
@@ -97,7 +101,10 @@ static int sum_all(struct summing *s)
 
 		s->lanes[i][0] = s->lanes[i][1] = 0;
 		for (uint64_t k = 0; !err && k < n; k++) {
+			uint64_t run = (uint64_t)RUN_ELEMENTS * gw_dtype_width((enum gw_dtype)t->dtype);
+
 			s->jobs[s->n++] = (struct stretch){.tensor = i, .index = k};
+			s->bytes += gw_min_u64(run, t->bytes - k * run);
 			if (s->n == JOBS)
 				err = sum_batch(s);
 		}
@@ -105,8 +112,17 @@ static int sum_all(struct summing *s)
 	return err ? err : sum_batch(s);
 }
 
-int gw_disk_prints(const struct gw_checkpoint *c, struct gw_pool *pool, uint64_t (*lanes)[2], uint64_t model[2],
-		   struct gw_diag *why)
+uint64_t gw_disk_bytes(const struct gw_checkpoint *c)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < gw_checkpoint_tensors(c); i++)
+		sum += gw_checkpoint_tensor(c, i)->bytes;
+	return sum;
+}
+
+int gw_disk_prints(const struct gw_checkpoint *c, struct gw_pool *pool, struct gw_progress *watch, uint64_t (*lanes)[2],
+		   uint64_t model[2], struct gw_diag *why)
 {
 	uint32_t n = gw_checkpoint_tensors(c);
 	uint64_t(*own)[2] = lanes ? NULL : calloc((size_t)n + 1, sizeof *own);
@@ -117,6 +133,8 @@ int gw_disk_prints(const struct gw_checkpoint *c, struct gw_pool *pool, uint64_t
 		s->c = c;
 		s->pool = pool;
 		s->n = 0;
+		s->bytes = 0;
+		s->watch = watch;
 		s->lanes = lanes ? lanes : own;
 		err = sum_all(s);
 	}
@@ -134,13 +152,14 @@ int gw_disk_prints(const struct gw_checkpoint *c, struct gw_pool *pool, uint64_t
 	return err;
 }
 
-int gw_match_init(struct gw_match *m, const struct gw_checkpoint *c, struct gw_pool *pool, struct gw_diag *why)
+int gw_match_init(struct gw_match *m, const struct gw_checkpoint *c, struct gw_pool *pool, struct gw_progress *watch,
+		  struct gw_diag *why)
 {
 	int err;
 
 	*m = (struct gw_match){.c = c};
 	m->lanes = calloc((size_t)gw_checkpoint_tensors(c) + 1, sizeof *m->lanes);
-	err = m->lanes ? gw_disk_prints(c, pool, m->lanes, m->model, why) : GW_ENOMEM;
+	err = m->lanes ? gw_disk_prints(c, pool, watch, m->lanes, m->model, why) : GW_ENOMEM;
 	if (err)
 		gw_match_free(m);
 	return err;
@@ -303,8 +322,8 @@ int gw_match_result(const struct gw_match *m, const struct gw_patch *pt, struct 
 	return err ? err : match_model(m, pt->info.to_print, GW_EFINGERPRINT, "", why);
 }
 
-int gw_match_path(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool, const char *path,
-		  uint64_t model[2], struct gw_diag *why)
+int gw_match_path(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool, struct gw_progress *watch,
+		  const char *path, uint64_t model[2], struct gw_diag *why)
 {
 	struct gw_checkpoint *c;
 	struct gw_match m;
@@ -312,7 +331,7 @@ int gw_match_path(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *p
 
 	if (err)
 		return err;
-	err = gw_match_init(&m, c, pool, why);
+	err = gw_match_init(&m, c, pool, watch, why);
 	if (!err) {
 		err = gw_match_result(&m, pt, why);
 		memcpy(model, m.model, sizeof m.model);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/pool.h"
+#include "base/progress.h"
 #include "patch/patch.h"
 #include "weights/checkpoint.h"
 
@@ -25,7 +26,9 @@ struct gw_match {
 	uint64_t (*lanes)[2]; /* in the checkpoint's order */
 	uint64_t model[2];
 };
-int gw_match_init(struct gw_match *m, const struct gw_checkpoint *c, struct gw_pool *pool, struct gw_diag *why);
+/* watch: may be NULL; its expectation is the caller's, here and below. */
+int gw_match_init(struct gw_match *m, const struct gw_checkpoint *c, struct gw_pool *pool, struct gw_progress *watch,
+		  struct gw_diag *why);
 void gw_match_free(struct gw_match *m);
 
 /* 0 where it is what the patch starts from: every tensor that the patch changes or removes, every file whose bytes
@@ -37,7 +40,7 @@ int gw_match_base(const struct gw_match *m, const struct gw_patch *pt, struct gw
 int gw_match_result(const struct gw_match *m, const struct gw_patch *pt, struct gw_diag *why);
 
 /* Opens the checkpoint at path and asks the same: what was written is proven where it lies. model: its fingerprint. */
-int gw_match_path(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool, const char *path,
-		  uint64_t model[2], struct gw_diag *why);
+int gw_match_path(const struct gw_patch *pt, struct gw_fs *fs, struct gw_pool *pool, struct gw_progress *watch,
+		  const char *path, uint64_t model[2], struct gw_diag *why);
 
 #endif

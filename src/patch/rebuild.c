@@ -33,6 +33,7 @@ struct gw_rebuild {
 	const struct gw_patch *pt;
 	const struct gw_checkpoint *base;
 	struct gw_pool *pool;
+	struct gw_progress *watch;
 	struct worker *workers;
 	uint8_t *buffer; /* what is made at once */
 	size_t buffer_bytes;
@@ -47,7 +48,7 @@ struct gw_rebuild {
 };
 
 int gw_rebuild_new(struct gw_rebuild **out, const struct gw_patch *pt, const struct gw_checkpoint *base,
-		   struct gw_pool *pool)
+		   struct gw_pool *pool, struct gw_progress *watch)
 {
 	struct gw_rebuild *rb = calloc(1, sizeof *rb);
 	int err = 0;
@@ -57,6 +58,7 @@ int gw_rebuild_new(struct gw_rebuild **out, const struct gw_patch *pt, const str
 	rb->pt = pt;
 	rb->base = base;
 	rb->pool = pool;
+	rb->watch = watch;
 	rb->workers = calloc(pool->width, sizeof *rb->workers);
 	for (unsigned i = 0; !err && i < pool->width; i++)
 		err = rb->workers ? gw_tile_decoder_new(&rb->workers[i].decoder) : GW_ENOMEM;
@@ -89,6 +91,15 @@ static int buffer_room(struct gw_rebuild *rb, size_t bytes)
 	rb->buffer = malloc(bytes);
 	rb->buffer_bytes = rb->buffer ? bytes : 0;
 	return rb->buffer ? 0 : GW_ENOMEM;
+}
+
+static int give(struct gw_rebuild *rb, const struct gw_sink *sink, uint64_t at, const uint8_t *p, uint64_t n,
+		unsigned width)
+{
+	int err = sink->put(sink->ctx, at, p, n, width);
+
+	gw_progress_add(rb->watch, n);
+	return err;
 }
 
 /* --- pieces, on the workers ------------------------------------------------------------------- */
@@ -208,7 +219,7 @@ static int put_changed(struct gw_rebuild *rb, const struct gw_patch_tensor *t, c
 		if (err)
 			break;
 		gw_print_run(lane, t->width, rb->first, rb->buffer, elements);
-		err = sink->put(sink->ctx, at + rb->first * t->width, rb->buffer, elements * t->width, t->width);
+		err = give(rb, sink, at + rb->first * t->width, rb->buffer, elements * t->width, t->width);
 	}
 	if (err)
 		return err;
@@ -251,7 +262,7 @@ static int put_blob(struct gw_rebuild *rb, const struct gw_patch_blob *blob, con
 			break;
 		if (digest)
 			gw_hash_add(&h, rb->buffer, bytes);
-		err = sink->put(sink->ctx, at + rb->first, rb->buffer, bytes, blob->width);
+		err = give(rb, sink, at + rb->first, rb->buffer, bytes, blob->width);
 	}
 	if (err || !digest)
 		return err ? err : check_print(t, lane, why);
@@ -278,7 +289,7 @@ static int put_carried(struct gw_rebuild *rb, const struct gw_patch_file *f, con
 	if (!p || row->bytes != c->bytes)
 		return gw_diag_set(why, GW_EBASE, "%s: %s holds no carried tensor %s of that size",
 				   gw_checkpoint_path(rb->base), f->name, c->name);
-	return sink->put(sink->ctx, at, p, c->bytes, 1);
+	return give(rb, sink, at, p, c->bytes, 1);
 }
 
 static int same_shape(unsigned rank, const uint64_t *shape, enum gw_dtype dtype, const struct gw_safetensors_tensor *s)
@@ -302,7 +313,7 @@ static int put_served(struct gw_rebuild *rb, const struct gw_patch_file *f, cons
 				   "patch file: %s: tensor %s is neither in the patch nor, in that form, in the base",
 				   f->name, s->name);
 	return t ? put_changed(rb, t, b->p, at, sink, why)
-		 : sink->put(sink->ctx, at, b->p, b->bytes, gw_dtype_width((enum gw_dtype)b->dtype));
+		 : give(rb, sink, at, b->p, b->bytes, gw_dtype_width((enum gw_dtype)b->dtype));
 }
 
 static const struct gw_patch_carried *find_carried(const struct gw_patch_file *f, const char *name)
@@ -396,6 +407,6 @@ int gw_rebuild_file(struct gw_rebuild *rb, const struct gw_patch_file *f, const 
 		n = o->bytes;
 	if (!p || n != f->bytes)
 		return gw_diag_set(why, GW_EBASE, "the base holds no %s of that size", f->name);
-	err = sink->put(sink->ctx, 0, p, n, 1);
+	err = give(rb, sink, 0, p, n, 1);
 	return err || f->kind != GW_PATCH_SHARD ? err : put_data(rb, f, p, sink, why);
 }

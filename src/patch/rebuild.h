@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/pool.h"
+#include "base/progress.h"
 #include "patch/patch.h"
 #include "weights/checkpoint.h"
 
@@ -17,9 +18,9 @@ enum { GW_REBUILD_ELEMENTS = 4 * 1024 * 1024 };
 
 struct gw_rebuild;
 
-/* base may be NULL for a patch from nothing; all of them outlive the rebuild. */
+/* base may be NULL for a patch from nothing; watch (may be NULL) sees the bytes of files go by; all of them outlive the rebuild. */
 int gw_rebuild_new(struct gw_rebuild **out, const struct gw_patch *pt, const struct gw_checkpoint *base,
-		   struct gw_pool *pool);
+		   struct gw_pool *pool, struct gw_progress *watch);
 void gw_rebuild_free(struct gw_rebuild *rb);
 
 /* n bytes at offset `at` of the file, elements of that width. They are the base's own bytes, in its mapping, where

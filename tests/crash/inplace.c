@@ -91,7 +91,7 @@ static int apply(struct world *w)
 
 	w->why.text[0] = 0;
 	ck_assert_int_eq(gw_patch_open(&pt, w->patch, w->patch_bytes, NULL), 0);
-	err = gw_disk_apply_in_place(pt, w->fs, &w->pool, "/w/m", NULL, &w->why);
+	err = gw_disk_apply_in_place(pt, w->fs, &w->pool, NULL, "/w/m", NULL, &w->why);
 	gw_patch_close(pt);
 	return err;
 }

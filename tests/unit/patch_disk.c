@@ -33,6 +33,7 @@ struct world {
 	struct gw_rng rng;
 	struct gw_diag why;
 	struct gw_disk_report report;
+	struct gw_progress *watch;
 };
 
 static void world_init(struct world *w)
@@ -78,7 +79,7 @@ static int apply_bytes(struct world *w, const uint8_t *p, size_t n, const char *
 		return err;
 	if (base)
 		ck_assert_int_eq(gw_checkpoint_open(&c, w->fs, base, &w->why), 0);
-	err = gw_disk_apply(pt, c, w->fs, &w->pool, out, &w->report, &w->why);
+	err = gw_disk_apply(pt, c, w->fs, &w->pool, w->watch, out, &w->report, &w->why);
 	gw_checkpoint_close(c);
 	gw_patch_close(pt);
 	return err;
@@ -110,7 +111,7 @@ static int apply_in_place(struct world *w, const char *patch, const char *dir)
 
 	w->why.text[0] = 0;
 	ck_assert_int_eq(gw_patch_open(&pt, p, n, &w->why), 0);
-	err = gw_disk_apply_in_place(pt, w->fs, &w->pool, dir, &w->report, &w->why);
+	err = gw_disk_apply_in_place(pt, w->fs, &w->pool, w->watch, dir, &w->report, &w->why);
 	gw_patch_close(pt);
 	free(p);
 	return err;
@@ -351,42 +352,51 @@ START_TEST(models_larger_than_the_sample)
 }
 END_TEST
 
-/* Progress rises to its end, and is told by the thread that called. */
-struct watch {
-	uint64_t done, total;
-	unsigned calls;
-};
-
+/* Progress rises and comes to its end: of a diff, of both ways to apply, of fingerprints. */
 static void watched(void *ctx, uint64_t done, uint64_t total)
 {
-	struct watch *v = ctx;
+	uint64_t *last = ctx;
 
-	ck_assert_uint_ge(done, v->done);
+	ck_assert_uint_ge(done, *last);
 	ck_assert_uint_le(done, total);
-	v->done = done;
-	v->total = total;
-	v->calls++;
+	*last = done;
 }
 
 START_TEST(progress_comes_to_its_end)
 {
-	struct watch v = {0};
-	struct gw_diff_options opt = {.progress = watched, .progress_ctx = &v};
+	uint64_t last, model[2];
+	struct gw_progress p;
+	struct gw_diff_options opt = {.watch = &p};
 	struct gw_checkpoint *ca, *cb;
 	struct model a = {0}, b;
 	struct world w;
 
 	world_init(&w);
 	two_shards(&a, &w.rng);
+	a.others = 0;
 	model_copy(&b, &a);
 	model_change(&b.t[1], &w.rng, 100, 1);
 	model_write(&a, w.fs, "/a");
 	model_write(&b, w.fs, "/b");
 	ck_assert_int_eq(gw_checkpoint_open(&ca, w.fs, "/a", NULL), 0);
 	ck_assert_int_eq(gw_checkpoint_open(&cb, w.fs, "/b", NULL), 0);
-	OK(gw_diff(ca, cb, w.fs, &w.pool, &opt, "/p", NULL, &w.why));
-	ck_assert_uint_gt(v.calls, 0);
-	ck_assert_uint_eq(v.done, v.total);
+	w.watch = &p;
+	for (int i = 0; i < 4; i++) {
+		last = 0;
+		p = (struct gw_progress){.told = watched, .ctx = &last};
+		if (i == 0)
+			OK(gw_diff(ca, cb, w.fs, &w.pool, &opt, "/p", NULL, &w.why));
+		if (i == 1)
+			OK(apply(&w, "/p", "/a", "/out"));
+		if (i == 2) {
+			gw_progress_expect(&p, gw_disk_bytes(ca));
+			OK(gw_disk_prints(ca, &w.pool, &p, NULL, model, &w.why));
+		}
+		if (i == 3)
+			OK(apply_in_place(&w, "/p", "/a"));
+		ck_assert_uint_gt(p.total, 0);
+		ck_assert_uint_eq(last, p.total);
+	}
 	gw_checkpoint_close(ca);
 	gw_checkpoint_close(cb);
 	world_free(&w);
@@ -528,9 +538,9 @@ START_TEST(a_file_that_shrinks_is_an_error)
 	w.fs->ops = &shrunk;
 	ck_assert_int_eq(gw_diff(ca, cb, w.fs, &w.pool, NULL, "/q", NULL, &w.why), GW_ESHRUNK);
 	ck_assert_int_eq(gw_fs_stat(w.fs, "/q", &st), GW_ENOENT);
-	ck_assert_int_eq(gw_disk_apply(pt, ca, w.fs, &w.pool, "/out", NULL, &w.why), GW_ESHRUNK);
+	ck_assert_int_eq(gw_disk_apply(pt, ca, w.fs, &w.pool, NULL, "/out", NULL, &w.why), GW_ESHRUNK);
 	ck_assert_int_eq(gw_fs_stat(w.fs, "/out", &st), GW_ENOENT);
-	ck_assert_int_eq(gw_disk_apply_in_place(pt, w.fs, &w.pool, "/a", NULL, &w.why), GW_ESHRUNK);
+	ck_assert_int_eq(gw_disk_apply_in_place(pt, w.fs, &w.pool, NULL, "/a", NULL, &w.why), GW_ESHRUNK);
 	gw_patch_close(pt);
 	gw_checkpoint_close(ca);
 	gw_checkpoint_close(cb);
@@ -764,7 +774,7 @@ TCase *patch_disk_case(void)
 {
 	TCase *t = tcase_create("disk");
 
-	tcase_set_timeout(t, 120);
+	tcase_set_timeout(t, 240);
 	tcase_add_loop_test(t, every_dtype_and_density, 0, 10);
 	tcase_add_test(t, sliced_tensors);
 	tcase_add_test(t, everything_moves);

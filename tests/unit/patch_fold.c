@@ -322,7 +322,7 @@ START_TEST(everything_moves)
 	struct gw_rng rng;
 
 	gw_rng_init(&rng, test_seed() + (uint64_t)_i);
-	for (int round = 0; round < 12; round++) {
+	for (int round = 0; round < 6; round++) {
 		struct state s = {0};
 		struct chain h;
 
@@ -625,7 +625,7 @@ TCase *patch_fold_case(void)
 {
 	TCase *t = tcase_create("fold");
 
-	tcase_set_timeout(t, 120);
+	tcase_set_timeout(t, 240);
 	tcase_add_loop_test(t, values_that_change, 0, 4);
 	tcase_add_test(t, axes_that_differ);
 	tcase_add_loop_test(t, everything_moves, 0, 8);

@@ -52,10 +52,9 @@ static void check_run(struct gw_changes_buf *b, const struct sides *s, size_t n,
 
 		if (!memcmp(o, v, width))
 			continue;
-		ck_assert_uint_lt(want, got);
-		ck_assert_uint_eq(b->at[want], base + i);
-		ck_assert_mem_eq(b->old_bits + want * width, o, width);
-		ck_assert_mem_eq(b->new_bits + want * width, v, width);
+		if (want >= got || b->at[want] != base + i || memcmp(b->old_bits + want * width, o, width) ||
+		    memcmp(b->new_bits + want * width, v, width))
+			ck_abort_msg("change %zu of %zu, at %zu, width %u", want, got, i, width);
 		want++;
 	}
 	ck_assert_uint_eq(got, want);
@@ -81,8 +80,8 @@ START_TEST(every_implementation_finds_the_same_changes)
 	gw_rng_init(&rng, test_seed());
 	ck_assert_int_eq(gw_changes_buf_init(&b), 0);
 	for (unsigned width = 1; width <= 8; width *= 2)
-		for (unsigned round = 0; round < 60 * DENSITIES; round++) {
-			static const size_t near[] = {0, 64, 128, 2048, 4096, 6000, 60000};
+		for (unsigned round = 0; round < 20 * DENSITIES; round++) {
+			static const size_t near[] = {0, 64, 128, 2048, 4096, 6000, 30000};
 			size_t n = near[gw_rng_below(&rng, 7)] / width + gw_rng_below(&rng, 70);
 			struct sides s;
 
@@ -115,7 +114,8 @@ START_TEST(a_full_tile_fits)
 		ck_assert_uint_eq(gw_scan_run(&b, 0, s.old, s.new_bits, GW_TILE_ELEMENTS_MAX, width, 0),
 				  GW_TILE_ELEMENTS_MAX);
 		for (uint32_t i = 0; i < GW_TILE_ELEMENTS_MAX; i++)
-			ck_assert_uint_eq(b.at[i], i);
+			if (b.at[i] != i)
+				ck_abort_msg("place %u is %u", i, b.at[i]);
 		ck_assert_int_eq(memcmp(b.old_bits, s.old, bytes) | memcmp(b.new_bits, s.new_bits, bytes), 0);
 		sides_free(&s);
 	}
@@ -172,7 +172,7 @@ TCase *patch_scan_case(void)
 {
 	TCase *t = tcase_create("scan");
 
-	tcase_set_timeout(t, 60);
+	tcase_set_timeout(t, 240);
 	tcase_add_loop_test(t, every_implementation_finds_the_same_changes, 0, 3);
 	tcase_add_loop_test(t, a_full_tile_fits, 0, 12);
 	tcase_add_loop_test(t, tiles_of_many_rows, 0, 3);

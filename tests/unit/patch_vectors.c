@@ -57,7 +57,7 @@ START_TEST(bytes_are_those_of_the_page)
 	ck_assert_uint_eq(got_n, want_n);
 	ck_assert_mem_eq(got, want, want_n);
 	ck_assert_int_eq(gw_patch_open(&pt, want, want_n, NULL), 0);
-	ck_assert_int_eq(gw_disk_apply(pt, a, fs, &pool, "/new2", NULL, NULL), 0);
+	ck_assert_int_eq(gw_disk_apply(pt, a, fs, &pool, NULL, "/new2", NULL, NULL), 0);
 	ck_assert(same_tree(fs, "/new", "/new2"));
 	gw_patch_close(pt);
 	gw_checkpoint_close(a);
