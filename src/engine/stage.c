@@ -209,8 +209,34 @@ static int left_alone(const struct staging *g, const struct gw_patch_tensor *p, 
 	return p && !g->over && gw_tile_mode(g->s->patch, p, tile) == GW_MODE_NONE;
 }
 
-static int run_tensor(struct staging *g, const struct gw_plan_tensor *t, const struct gw_patch_tensor *p,
-		      struct gw_refusal *no)
+/* What the patch changes of p's companion, which is held as the tensor itself is. */
+static int hot_of(struct staging *g, const struct gw_patch_tensor *p, struct gw_hot **hot, struct gw_refusal *no)
+{
+	const struct gw_patch_tensor *c = p ? p->companion : NULL;
+	const struct gw_plan_tensor *t = c ? gw_plan_find(g->s->plan, c->name) : NULL;
+	int err;
+
+	*hot = NULL;
+	if (!c)
+		return 0;
+	if (!t || t->opaque != GW_OPAQUE_NONE)
+		return gw_refuse(no, GW_EOPAQUE, p->name,
+				 "tensor %s cannot be decoded: the engine does not hold %s, on which it depends", p->name,
+				 c->name);
+	err = gw_hot_new(hot, c->elements);
+	for (uint32_t i = 0; !err && i < c->tiles; i++) {
+		struct gw_stage_tile tile = {.stage = g->s, .over = g->over, .tensor = t, .patch = c, .tile = i};
+
+		if (gw_tile_mode(g->s->patch, c, i) == GW_MODE_NONE)
+			continue;
+		gw_tiling_rect(&c->tiling, i, &tile.rect);
+		err = gw_stage_tile_hot(&tile, &g->workers[0], *hot);
+	}
+	return err ? gw_refuse(no, err, c->name, "tensor %s: %s", c->name, gw_err_text(err)) : 0;
+}
+
+static int run_tiles(struct staging *g, const struct gw_plan_tensor *t, const struct gw_patch_tensor *p,
+		     const struct gw_hot *hot, struct gw_refusal *no)
 {
 	int whole = p && p->kind == GW_TENSOR_WHOLE;
 	struct gw_tiling tiling;
@@ -233,7 +259,7 @@ static int run_tensor(struct staging *g, const struct gw_plan_tensor *t, const s
 			struct gw_stage_tile *tile = &g->tiles[n++];
 
 			*tile = (struct gw_stage_tile){.stage = g->s, .over = g->over, .tensor = t,
-						       .only = g->only, .patch = p, .tile = i};
+						       .only = g->only, .patch = p, .hot = hot, .tile = i};
 			if (whole)
 				chunk_rect(t, i, &tile->rect);
 			else
@@ -247,6 +273,18 @@ static int run_tensor(struct staging *g, const struct gw_plan_tensor *t, const s
 	if (err)
 		return gw_refuse(no, err, t->name, "tensor %s: %s", t->name, gw_err_text(err));
 	return p ? finished_lane(g, p, lane, no) : 0;
+}
+
+static int run_tensor(struct staging *g, const struct gw_plan_tensor *t, const struct gw_patch_tensor *p,
+		      struct gw_refusal *no)
+{
+	struct gw_hot *hot;
+	int err = hot_of(g, p, &hot, no);
+
+	if (!err)
+		err = run_tiles(g, t, p, hot, no);
+	gw_hot_free(hot);
+	return err;
 }
 
 static int staged_places(const struct staging *g, const struct gw_plan_tensor *t)

@@ -144,11 +144,6 @@ static int gather_tile(const struct gw_stage_tile *t, struct gw_stage_worker *w)
 	return 0;
 }
 
-static uint64_t element_at(const struct gw_tile_rect *r, uint32_t at)
-{
-	return (r->row0 + at / r->cols) * r->tensor_cols + r->col0 + at % r->cols;
-}
-
 /* A chunk of a WHOLE tensor: whatever differs from the view changes. */
 static int diff_chunk(const struct gw_stage_tile *t, struct gw_stage_worker *w, struct gw_tile_changes *c, uint64_t lane[2])
 {
@@ -186,11 +181,11 @@ static int decode(const struct gw_stage_tile *t, struct gw_stage_worker *w, stru
 		return 0;
 	if (t->patch->kind == GW_TENSOR_WHOLE)
 		return diff_chunk(t, w, c, lane);
-	err = gw_tile_decode(w->decoder, t->stage->patch, t->patch, t->tile, w->view, c);
+	err = gw_tile_decode(w->decoder, t->stage->patch, t->patch, t->tile, w->view, t->hot, c);
 	if (err)
 		return err;
 	for (size_t i = 0; i < c->n; i++)
-		w->index[i] = element_at(&t->rect, c->at[i]);
+		w->index[i] = gw_tile_element(&t->rect, c->at[i]);
 	gw_print_update(lane, t->tensor->width, w->index, c->old_bits, c->new_bits, c->n);
 	return 0;
 }
@@ -202,7 +197,7 @@ static void emit(const struct gw_stage_tile *t, struct gw_stage_result *out, uin
 
 	if (memcmp(old_bits, new_bits, width) == 0)
 		return;
-	out->elements[out->n] = element_at(&t->rect, at);
+	out->elements[out->n] = gw_tile_element(&t->rect, at);
 	memcpy(out->old_bits + out->n * width, old_bits, width);
 	memcpy(out->new_bits + out->n * width, new_bits, width);
 	out->n++;
@@ -255,4 +250,17 @@ int gw_stage_tile_run(const struct gw_stage_tile *t, struct gw_stage_worker *w, 
 	out->new_bits = out->old_bits + n * t->tensor->width;
 	merge(t, w, &c, out);
 	return 0;
+}
+
+int gw_stage_tile_hot(const struct gw_stage_tile *t, struct gw_stage_worker *w, struct gw_hot *hot)
+{
+	struct gw_tile_changes c;
+	uint64_t lane[2] = {0, 0};
+	int err = gather_tile(t, w);
+
+	if (!err)
+		err = decode(t, w, &c, lane);
+	for (size_t i = 0; !err && i < c.n; i++)
+		gw_hot_add(hot, gw_tile_element(&t->rect, c.at[i]));
+	return err;
 }

@@ -40,11 +40,15 @@ struct gw_stage_tile {
 	const struct gw_plan_tensor *tensor;
 	const struct gw_plan_window *only;    /* not NULL: gather from that window alone; what it does not hold means nothing */
 	const struct gw_patch_tensor *patch;  /* NULL: the patch leaves the tensor alone, only staged places count */
+	const struct gw_hot *hot;             /* what the patch changes of the tensor's companion, if it has one */
 	uint32_t tile;                        /* or chunk, of a WHOLE one */
 	struct gw_tile_rect rect;
 };
 
 /* The caller frees out->block, also of an empty result (NULL). */
 int gw_stage_tile_run(const struct gw_stage_tile *t, struct gw_stage_worker *w, struct gw_stage_result *out);
+
+/* Adds what the patch changes of a CHANGED tensor's tile. */
+int gw_stage_tile_hot(const struct gw_stage_tile *t, struct gw_stage_worker *w, struct gw_hot *hot);
 
 #endif

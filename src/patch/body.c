@@ -121,9 +121,9 @@ int gw_body_pack(struct gw_packer *k, const uint8_t *p, size_t n, unsigned width
 }
 
 int gw_body_pack_tile(struct gw_packer *k, const struct gw_model *m, const struct gw_tile_changes *c,
-		      const uint8_t *old, const uint8_t *raw, size_t n, unsigned width, uint8_t *out, size_t *size)
+		      const uint8_t *old, const uint8_t *raw, const uint64_t *hot, size_t n, unsigned width, uint8_t *out, size_t *size)
 {
-	size_t coded = m ? gw_tile_code(k->coder, m, old, (uint32_t)(n / width), c, out + 1, n - 1) : 0;
+	size_t coded = m ? gw_tile_code(k->coder, m, old, (uint32_t)(n / width), hot, c, out + 1, n - 1) : 0;
 	int err;
 
 	/* New weights do not shrink to half their size: where coded is below it, nothing else is tried. */
@@ -134,7 +134,7 @@ int gw_body_pack_tile(struct gw_packer *k, const struct gw_model *m, const struc
 	err = gw_body_pack(k, raw, n, width, out, size);
 	if (err || !coded || coded >= *size - GW_BODY_EXTRA)
 		return err;
-	coded = gw_tile_code(k->coder, m, old, (uint32_t)(n / width), c, out + 1, n - 1);
+	coded = gw_tile_code(k->coder, m, old, (uint32_t)(n / width), hot, c, out + 1, n - 1);
 	*size = finish(out, GW_MODE_CODED, coded);
 	return 0;
 }

@@ -38,9 +38,9 @@ struct gw_coder *gw_packer_coder(struct gw_packer *k);
 int gw_body_pack(struct gw_packer *k, const uint8_t *p, size_t n, unsigned width, uint8_t *out, size_t *size);
 
 /* Codes a tile: its changes by the model (NULL: not), or its new bits, whatever is shortest. old and raw: the tile's old
- * and new bits, row by row; n bytes. out as above. */
+ * and new bits, row by row; n bytes. hot: as in patch/coder.h. out as above. */
 int gw_body_pack_tile(struct gw_packer *k, const struct gw_model *m, const struct gw_tile_changes *c,
-		      const uint8_t *old, const uint8_t *raw, size_t n, unsigned width, uint8_t *out, size_t *size);
+		      const uint8_t *old, const uint8_t *raw, const uint64_t *hot, size_t n, unsigned width, uint8_t *out, size_t *size);
 
 /* Checks the check word; mode and payload point into the body. */
 int gw_body_open(const uint8_t *p, size_t n, enum gw_patch_mode *mode, const uint8_t **payload, size_t *payload_bytes);

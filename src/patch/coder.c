@@ -25,6 +25,7 @@ enum {
 struct gw_coder {
 	struct gw_survey survey;
 	struct gw_parts parts;
+	const uint64_t *hot;  /* of the tile at hand */
 	uint64_t *listed_new; /* decoding: new bits of the listed elements that changed, which listed_at then holds */
 	uint32_t *words;
 };
@@ -69,29 +70,38 @@ void gw_coder_free(struct gw_coder *k)
 	free(k);
 }
 
-static void look(struct gw_coder *k, const struct gw_plan *p, const void *old, uint32_t n)
+static INLINE int bit_of(const uint64_t *bits, uint32_t at)
+{
+	return (int)(bits[at / 64] >> at % 64 & 1);
+}
+
+static void look(struct gw_coder *k, const struct gw_plan *p, const void *old, uint32_t n, const uint64_t *hot)
 {
 	const struct gw_survey_ops *ops = gw_survey_for(p);
 
+	assert(!hot || !p->shape.is_float);
 	ops->take(&k->survey, p, old, n);
-	k->parts.listed = p->edge ? ops->listed(&k->survey, n, k->parts.listed_at) : 0;
+	k->hot = hot;
+	for (uint32_t i = 0; hot && i < (n + 63) / 64; i++)
+		k->survey.listed[i] |= hot[i];
+	k->parts.listed = p->edge || hot ? ops->listed(&k->survey, n, k->parts.listed_at) : 0;
 }
 
 /* What must be coded of a tile with these changes. */
-static void split(struct gw_coder *k, const struct gw_plan *p, const void *old, uint32_t n,
+static void split(struct gw_coder *k, const struct gw_plan *p, const void *old, uint32_t n, const uint64_t *hot,
 		  const struct gw_tile_changes *c)
 {
 	struct gw_parts *parts = &k->parts;
 	uint32_t timed = 0;
 
-	look(k, p, old, n);
+	look(k, p, old, n, hot);
 	for (uint32_t i = 0; i < c->n; i++) {
 		uint32_t at = c->at[i];
 
 		/* Written always, kept where it is a timed one: nobody can guess that. */
 		parts->timed_at[timed] = at;
 		parts->timed_change[timed] = i;
-		timed += !(k->survey.listed[at / 64] >> at % 64 & 1);
+		timed += !bit_of(k->survey.listed, at);
 	}
 	parts->timed = timed;
 	gw_survey_for(p)->begin(&k->survey, p, old, n, parts->timed_at, timed, parts->begin);
@@ -164,6 +174,15 @@ static inline void push_symbol(struct pushing *s, const struct gw_table *t, unsi
 
 /* --- coding ----------------------------------------------------------------------------------- */
 
+/* The table of a listed element. */
+static INLINE const struct gw_table *listed_table(const struct gw_coder *k, const struct gw_model *m, uint32_t at,
+						  uint64_t was, const struct gw_shape *sh)
+{
+	if (sh->is_float)
+		return &m->listed[gw_listed_class(&m->plan, gw_exponent(sh, was))];
+	return &m->listed[k->hot && bit_of(k->hot, at) ? GW_CLASS_HOT : 0];
+}
+
 static inline uint64_t load(const struct gw_shape *s, const void *p, size_t i)
 {
 	return gw_element_load((const uint8_t *)p + i * s->width, s->width);
@@ -184,7 +203,7 @@ static INLINE int push_listed(struct gw_coder *k, struct pushing *s, const struc
 	while (count--) {
 		uint32_t at = k->parts.listed_at[count];
 		uint64_t was = load(&sh, old, at);
-		const struct gw_table *t = &m->listed[gw_listed_class(&m->plan, gw_exponent(&sh, was))];
+		const struct gw_table *t = listed_table(k, m, at, was, &sh);
 		struct gw_step y = {0, 0, 0};
 
 		while (i && c->at[i - 1] > at)
@@ -276,14 +295,14 @@ static size_t put_stack(const struct pushing *s, uint8_t *out, size_t cap)
 	return top + 4 * words;
 }
 
-size_t gw_tile_code(struct gw_coder *k, const struct gw_model *m, const void *old, uint32_t n,
+size_t gw_tile_code(struct gw_coder *k, const struct gw_model *m, const void *old, uint32_t n, const uint64_t *hot,
 		    const struct gw_tile_changes *c, uint8_t *out, size_t cap)
 {
 	struct pushing s = {0, k->words, k->words, k->words + WORDS_MAX, 0};
 	size_t head, body;
 
 	assert(c->n && n <= GW_TILE_ELEMENTS_MAX);
-	split(k, &m->plan, old, n, c);
+	split(k, &m->plan, old, n, hot, c);
 	(void)BY_SHAPE(push_listed, &m->plan, k, &s, m, old, c);
 	(void)BY_SHAPE(push_all_timed, &m->plan, k, &s, m, old, c);
 	head = put_count(out, cap, k->parts.timed);
@@ -293,11 +312,11 @@ size_t gw_tile_code(struct gw_coder *k, const struct gw_model *m, const void *ol
 	return body == SIZE_MAX ? 0 : head + body;
 }
 
-void gw_model_learn(struct gw_coder *k, struct gw_sample *s, const void *old, uint32_t n,
+void gw_model_learn(struct gw_coder *k, struct gw_sample *s, const void *old, uint32_t n, const uint64_t *hot,
 		    const struct gw_tile_changes *c)
 {
-	split(k, gw_sample_plan(s), old, n, c);
-	gw_model_count(s, &k->parts, old, n, c);
+	split(k, gw_sample_plan(s), old, n, hot, c);
+	gw_model_count(s, &k->parts, old, n, hot, c);
 }
 
 /* --- the stack, as the decoder sees it -------------------------------------------------------- */
@@ -462,7 +481,8 @@ static INLINE int pop_all_timed(struct gw_coder *k, struct popping *s, const str
 			uint64_t was = load(&sh, old, place[i].at),
 				 now = gw_step_apply(&sh, m->plan.kind, was, y[i].symbol, y[i].extra);
 
-			if (place[i].at < next || now == was)
+			if (place[i].at < next || now == was ||
+			    (!sh.is_float && bit_of(k->survey.listed, place[i].at)))
 				return GW_EMALFORMED;
 			next = place[i].at + 1;
 			at[done] = place[i].at;
@@ -496,8 +516,7 @@ static INLINE int pop_listed(struct gw_coder *k, struct popping *stack, const st
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t at = places[i];
 		uint64_t was = load(&sh, old, at), now;
-		unsigned symbol =
-			pop_symbol(&s, &m->listed[gw_listed_class(&m->plan, gw_exponent(&sh, was))], 0);
+		unsigned symbol = pop_symbol(&s, listed_table(k, m, at, was, &sh), 0);
 
 		if (__builtin_expect(sh.is_float && symbol < GW_STEP_FAR, 1)) {
 			uint64_t step = (symbol + 1) / 2;
@@ -549,7 +568,7 @@ static INLINE int gather(const uint8_t *old, const uint32_t *at, size_t n, uint8
 }
 
 int gw_tile_uncode(struct gw_coder *k, const struct gw_model *m, const uint8_t *p, size_t bytes, const void *old,
-		   uint32_t n, uint32_t *at, uint8_t *old_bits, uint8_t *new_bits, size_t *changes)
+		   uint32_t n, const uint64_t *hot, uint32_t *at, uint8_t *old_bits, uint8_t *new_bits, size_t *changes)
 {
 	struct popping s;
 	struct gw_rd head;
@@ -565,7 +584,7 @@ int gw_tile_uncode(struct gw_coder *k, const struct gw_model *m, const uint8_t *
 	err = open_stack(k, &s, p + head.at, bytes - head.at);
 	if (err)
 		return err;
-	look(k, &m->plan, old, n);
+	look(k, &m->plan, old, n, hot);
 	err = BY_SHAPE(pop_all_timed, &m->plan, k, &s, m, old, n, (uint32_t)timed, at, new_bits);
 	if (!err)
 		err = BY_SHAPE(pop_listed, &m->plan, k, &s, m, old, &listed);

@@ -19,7 +19,9 @@
  * Sums of samples may be taken in parts (gw_sample_add), in any order, for the same result. A model codes any tile,
  * also one unlike the sample; it only costs more. All is integer arithmetic: the same on every machine.
  *
- * A tile's old bits lie row by row without holes; `old` is read up to n elements and nothing beyond.
+ * A tile's old bits lie row by row without holes; `old` is read up to n elements and nothing beyond. `hot` may name
+ * elements that are likely to change for a reason that both ends see and old bits do not tell (patch/companion.h): a bit
+ * an element, in words of 64, and they are listed too. NULL: none; of floats always.
  */
 #ifndef GW_PATCH_CODER_H
 #define GW_PATCH_CODER_H
@@ -45,11 +47,12 @@ int gw_coder_new(struct gw_coder **out);
 void gw_coder_free(struct gw_coder *k);
 
 /* First round. Places rise; tiles without change teach nothing, nor do those that change so much that they will not be
- * coded. */
-void gw_model_see(struct gw_sample *s, const void *old, uint32_t n, const struct gw_tile_changes *c);
+ * coded. hot: see above. */
+void gw_model_see(struct gw_sample *s, const void *old, uint32_t n, const uint64_t *hot,
+		  const struct gw_tile_changes *c);
 void gw_model_plan(struct gw_sample *s);
 /* Second round. */
-void gw_model_learn(struct gw_coder *k, struct gw_sample *s, const void *old, uint32_t n,
+void gw_model_learn(struct gw_coder *k, struct gw_sample *s, const void *old, uint32_t n, const uint64_t *hot,
 		    const struct gw_tile_changes *c);
 
 /* A model, ready for both directions; constant once made, for any number of threads. */
@@ -64,13 +67,13 @@ int gw_model_read(struct gw_model **out, enum gw_dtype dtype, struct gw_rd *r);
 
 /* Codes c->n >= 1 changes of a tile. Returns the payload's bytes; 0 where it would be longer than cap, and then
  * out may have been written. */
-size_t gw_tile_code(struct gw_coder *k, const struct gw_model *m, const void *old, uint32_t n,
+size_t gw_tile_code(struct gw_coder *k, const struct gw_model *m, const void *old, uint32_t n, const uint64_t *hot,
 		    const struct gw_tile_changes *c, uint8_t *out, size_t cap);
 
 /* Decodes a payload for the tile at old. at, old_bits and new_bits have room for n elements; places rise, new bits
  * differ from old ones. GW_EMALFORMED where these bytes are no payload for these old bits. */
 int gw_tile_uncode(struct gw_coder *k, const struct gw_model *m, const uint8_t *p, size_t bytes, const void *old,
-		   uint32_t n, uint32_t *at, uint8_t *old_bits, uint8_t *new_bits, size_t *changes);
+		   uint32_t n, const uint64_t *hot, uint32_t *at, uint8_t *old_bits, uint8_t *new_bits, size_t *changes);
 
 /* What inspect shows. */
 struct gw_model_info {

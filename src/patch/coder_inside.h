@@ -11,6 +11,7 @@
 #include "patch/tile.h"
 
 enum {
+	GW_CLASS_HOT = 15,   /* of listed elements without exponents: those that are hot */
 	GW_CLASSES = 16,     /* of listed elements, and of timed ones */
 	GW_WEIGHT_LOG = 10,  /* the heaviest element lasts 2^10 */
 	GW_TABLE_BITS = 11,
@@ -252,6 +253,6 @@ struct gw_parts {
 const struct gw_plan *gw_sample_plan(const struct gw_sample *s);
 /* The second round of a sample. */
 void gw_model_count(struct gw_sample *s, const struct gw_parts *parts, const void *old, uint32_t n,
-		    const struct gw_tile_changes *c);
+		    const uint64_t *hot, const struct gw_tile_changes *c);
 
 #endif

@@ -10,6 +10,7 @@ struct gw_tile_decoder {
 	struct gw_coder *coder;
 	struct gw_unpacker *unpacker;
 	struct gw_changes_buf changes;
+	uint64_t hot[GW_TILE_ELEMENTS_MAX / 64];
 	uint8_t *raw; /* GW_TILE_ELEMENTS_MAX * 8 */
 };
 
@@ -61,7 +62,7 @@ const char *gw_patch_mode_name(enum gw_patch_mode mode)
 }
 
 int gw_tile_decode(struct gw_tile_decoder *d, const struct gw_patch *pt, const struct gw_patch_tensor *t, uint32_t tile,
-		   const void *old, struct gw_tile_changes *out)
+		   const void *old, const struct gw_hot *hot, struct gw_tile_changes *out)
 {
 	uint64_t at = t->tile_at[tile], bytes = t->tile_at[tile + 1] - at;
 	struct gw_changes_buf *b = &d->changes;
@@ -72,7 +73,7 @@ int gw_tile_decode(struct gw_tile_decoder *d, const struct gw_patch *pt, const s
 	uint32_t elements;
 	int err;
 
-	assert(t->kind == GW_TENSOR_CHANGED && tile < t->tiles);
+	assert(t->kind == GW_TENSOR_CHANGED && tile < t->tiles && !hot == !t->companion);
 	*out = (struct gw_tile_changes){0, b->at, b->old_bits, b->new_bits};
 	if (!bytes)
 		return 0;
@@ -84,9 +85,11 @@ int gw_tile_decode(struct gw_tile_decoder *d, const struct gw_patch *pt, const s
 	if (mode == GW_MODE_CODED) {
 		const struct gw_model *m = pt->model[t->dtype];
 
-		return m ? gw_tile_uncode(d->coder, m, payload, payload_bytes, old, elements, b->at, b->old_bits,
-					  b->new_bits, &out->n)
-			 : GW_EMALFORMED;
+		if (!m)
+			return GW_EMALFORMED;
+		return gw_tile_uncode(d->coder, m, payload, payload_bytes, old, elements,
+				      gw_hot_tile(hot, t->elements, &r, d->hot), b->at, b->old_bits, b->new_bits,
+				      &out->n);
 	}
 	err = gw_body_unpack(d->unpacker, mode, payload, payload_bytes, (size_t)elements * t->width, t->width, d->raw,
 			     &raw);
@@ -94,6 +97,32 @@ int gw_tile_decode(struct gw_tile_decoder *d, const struct gw_patch *pt, const s
 		return err;
 	out->n = gw_scan_run(b, 0, old, raw, elements, t->width, 0);
 	return out->n ? 0 : GW_EMALFORMED;
+}
+
+int gw_patch_hot(struct gw_tile_decoder *d, const struct gw_patch *pt, const struct gw_patch_tensor *companion,
+		 const uint8_t *old, struct gw_hot **out)
+{
+	uint8_t *gathered = malloc((size_t)GW_TILE_ELEMENTS_MAX * companion->width);
+	struct gw_hot *h = NULL;
+	int err = gathered ? gw_hot_new(&h, companion->elements) : GW_ENOMEM;
+
+	for (uint32_t i = 0; !err && i < companion->tiles; i++) {
+		struct gw_tile_changes c;
+		struct gw_tile_rect r;
+
+		gw_tiling_rect(&companion->tiling, i, &r);
+		err = gw_tile_decode(d, pt, companion, i, gw_tile_gather(old, companion->width, &r, gathered), NULL,
+				     &c);
+		for (size_t k = 0; !err && k < c.n; k++)
+			gw_hot_add(h, gw_tile_element(&r, c.at[k]));
+	}
+	free(gathered);
+	if (err) {
+		gw_hot_free(h);
+		return err;
+	}
+	*out = h;
+	return 0;
 }
 
 int gw_blob_chunk(struct gw_tile_decoder *d, const struct gw_patch *pt, const struct gw_patch_blob *blob, uint32_t i,

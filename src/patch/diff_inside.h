@@ -1,6 +1,6 @@
 /*
  * What makes patch files, whatever the bits come from: diff.c plans for two checkpoints, fold.c and fold_resident.c for
- * a base and what followed. diff_sample.c learns the models from a sample, diff_write.c goes through all tiles
+ * a base and what followed. diff_pair.c finds companions, diff_sample.c learns the models from a sample, diff_write.c goes through all tiles
  * once, codes and writes.
  */
 #ifndef GW_PATCH_DIFF_INSIDE_H
@@ -23,6 +23,10 @@ struct gw_diff_row {
 	uint64_t elements, changed;
 	uint64_t print_old[2], print_new[2];
 	uint32_t item; /* the source's */
+	struct gw_diff_row *companion; /* patch/companion.h, or NULL */
+	unsigned rule;                 /* by which it is */
+	int heated;
+	struct gw_hot *hot; /* what changes of the companion, while the row is at hand; NULL: nothing does */
 };
 
 /* Bytes that travel whole, or are those of the base. */
@@ -74,6 +78,7 @@ struct gw_diff_worker {
 	struct gw_changes_buf changes;
 	struct gw_diff_room room;
 	uint8_t *body;
+	uint64_t hot[GW_TILE_ELEMENTS_MAX / 64];
 	struct gw_sample *sample[GW_PATCH_DTYPES];
 };
 
@@ -109,11 +114,18 @@ struct gw_diff_tile {
 	struct gw_tile_rect rect;
 	unsigned width;
 	const uint8_t *old, *new_bits;
+	const uint64_t *hot;
 	struct gw_tile_changes changes;
 };
 /* Gets a tile's bits from the source and compares them. */
 int gw_diff_look(struct gw_diff *d, const struct gw_diff_row *r, uint32_t tile, unsigned worker,
 		 struct gw_diff_tile *out);
+
+/* Finds companions, when all rows are planned. */
+void gw_diff_pair(struct gw_diff *d);
+/* Makes row->hot, on the caller, before its tiles are looked at, and lets it go. No source may be open. */
+int gw_diff_heat(struct gw_diff *d, struct gw_diff_row *r);
+void gw_diff_cool(struct gw_diff_row *r);
 
 /* The models, from a sample of the tiles. */
 int gw_diff_learn(struct gw_diff *d);

@@ -42,6 +42,8 @@ void gw_diff_free(struct gw_diff *d)
 	}
 	for (unsigned i = 0; i < GW_PATCH_DTYPES; i++)
 		gw_model_free(d->model[i]);
+	for (uint32_t i = 0; i < d->row_count; i++)
+		gw_diff_cool(&d->rows[i]);
 	for (uint32_t i = 0; i < d->file_count; i++)
 		free(d->files[i].carried);
 	free(d->workers);
@@ -59,6 +61,7 @@ int gw_diff_look(struct gw_diff *d, const struct gw_diff_row *r, uint32_t tile, 
 	gw_tiling_rect(&r->tiling, tile, &out->rect);
 	out->width = gw_dtype_width((enum gw_dtype)r->new_->dtype);
 	out->changes = (struct gw_tile_changes){0, b->at, b->old_bits, b->new_bits};
+	out->hot = gw_hot_tile(r->hot, r->elements, &out->rect, w->hot);
 	err = d->source->tile(d->source->ctx, r, tile, worker, &w->room, &out->old, &out->new_bits);
 	if (!err && out->old != out->new_bits)
 		out->changes.n = gw_scan_run(b, 0, out->old, out->new_bits, out->rect.rows * out->rect.cols, out->width, 0);
@@ -83,6 +86,7 @@ int gw_diff_run(struct gw_diff *d, struct gw_fs *fs, const char *path)
 	struct gw_publish out;
 	int err = make_workers(d);
 
+	gw_diff_pair(d);
 	gw_progress_expect(gw_diff_watch(d), pass_bytes(d));
 	if (!err)
 		err = gw_diff_learn(d);

@@ -35,6 +35,7 @@ struct sampling {
 	enum { SEE, SEE_REST, LEARN } round;
 	struct job jobs[JOBS];
 	size_t n;
+	uint32_t current; /* the row at hand: UINT32_MAX when none is */
 };
 
 static int is_wanted(const struct sampling *s, const struct choice *c, uint32_t number)
@@ -75,9 +76,9 @@ static int look(void *arg, size_t i, unsigned worker)
 		return err;
 	elements = (uint32_t)(t.rect.rows * t.rect.cols);
 	if (s->round == LEARN)
-		gw_model_learn(gw_packer_coder(w->packer), sample, t.old, elements, &t.changes);
+		gw_model_learn(gw_packer_coder(w->packer), sample, t.old, elements, t.hot, &t.changes);
 	else
-		gw_model_see(sample, t.old, elements, &t.changes);
+		gw_model_see(sample, t.old, elements, t.hot, &t.changes);
 	s->jobs[i].changes = t.changes.n;
 	return 0;
 }
@@ -87,6 +88,9 @@ static int flush(struct sampling *s)
 	struct gw_diff *d = s->d;
 	int err = d->pool->run(d->pool, s->n, look, s);
 
+	for (size_t i = 0; i < s->n; i++)
+		if (s->jobs[i].row != s->current)
+			gw_diff_cool(&d->rows[s->jobs[i].row]);
 	for (size_t i = 0; !err && i < s->n; i++) {
 		s->of[d->rows[s->jobs[i].row].new_->dtype].changes += s->jobs[i].changes;
 		if (s->round == SEE_REST)
@@ -111,7 +115,7 @@ static int add(struct sampling *s, uint32_t row, uint32_t tile)
 /* The row's tiles that are wanted; number: of its first tile within the dtype. */
 static int add_row(struct sampling *s, uint32_t row, uint32_t number)
 {
-	const struct gw_diff_row *r = &s->d->rows[row];
+	struct gw_diff_row *r = &s->d->rows[row];
 	const struct gw_diff_source *src = s->d->source;
 	const struct choice *c = &s->of[r->new_->dtype];
 	int err = 0, open = 0;
@@ -119,15 +123,16 @@ static int add_row(struct sampling *s, uint32_t row, uint32_t number)
 	for (uint32_t i = 0; !err && i < r->tiling.count; i++) {
 		if (!is_wanted(s, c, number + i))
 			continue;
-		if (r->alone && !open) {
+		if (!open && (r->alone || (r->companion && r->companion->alone)))
 			err = flush(s);
-			if (!err)
-				err = src->open(src->ctx, r);
-			if (err)
-				return err;
-			open = 1;
+		if (!err && !open)
+			err = gw_diff_heat(s->d, r);
+		if (!err && r->alone && !open) {
+			err = src->open(src->ctx, r);
+			open = !err;
 		}
-		err = add(s, row, i);
+		if (!err)
+			err = add(s, row, i);
 	}
 	if (open) {
 		err = err ? err : flush(s);
@@ -146,9 +151,11 @@ static int look_at_all(struct sampling *s)
 
 		if (r->kind != GW_TENSOR_CHANGED)
 			continue;
+		s->current = i;
 		err = add_row(s, i, number[r->new_->dtype]);
 		number[r->new_->dtype] += r->tiling.count;
 	}
+	s->current = UINT32_MAX;
 	return err ? err : flush(s);
 }
 

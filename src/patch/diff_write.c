@@ -103,7 +103,7 @@ static int do_tile(struct gw_diff *d, struct slot *s, unsigned worker)
 	s->changed = t.changes.n;
 	if (!t.changes.n)
 		return 0;
-	return gw_body_pack_tile(w->packer, d->model[s->row->new_->dtype], &t.changes, t.old, t.new_bits,
+	return gw_body_pack_tile(w->packer, d->model[s->row->new_->dtype], &t.changes, t.old, t.new_bits, t.hot,
 				 t.rect.rows * t.rect.cols * t.width, t.width, w->body, &s->size);
 }
 
@@ -240,7 +240,7 @@ static void write_row(struct writing *w, const struct gw_diff_row *r)
 	put_name(&w->table, w->last, t->name);
 	w->last = t->name;
 	w->tensors++;
-	gw_wr_u8(&w->table, (uint8_t)r->kind);
+	gw_wr_u8(&w->table, (uint8_t)(r->kind | (r->hot ? r->rule << 4 : 0)));
 	gw_wr_u8(&w->table, t->dtype);
 	gw_wr_u8(&w->table, t->rank);
 	gw_wr_u8(&w->table, (uint8_t)r->axis);
@@ -255,7 +255,7 @@ static void write_row(struct writing *w, const struct gw_diff_row *r)
 	gw_wr_bytes(&w->table, w->lengths.p, w->lengths.n);
 }
 
-static void end_row(struct writing *w, const struct gw_diff_row *r)
+static void end_row(struct writing *w, struct gw_diff_row *r)
 {
 	struct gw_diff_report *p = &w->d->report;
 
@@ -267,6 +267,7 @@ static void end_row(struct writing *w, const struct gw_diff_row *r)
 	p->tensors_removed += r->kind == GW_TENSOR_REMOVED;
 	if (r->kind != GW_TENSOR_CHANGED || r->changed)
 		write_row(w, r);
+	gw_diff_cool(r);
 	w->lengths.n = 0;
 }
 
@@ -377,11 +378,12 @@ static int add_row(struct writing *w, struct gw_diff_row *r)
 	const struct gw_diff_source *src = w->d->source;
 	int err;
 
-	if (!r->alone)
-		return add_pieces(w, r);
-	err = flush(w);
+	err = r->alone || (r->companion && r->companion->alone) ? flush(w) : 0;
 	if (!err)
-		err = src->open(src->ctx, r);
+		err = gw_diff_heat(w->d, r);
+	if (err || !r->alone)
+		return err ? err : add_pieces(w, r);
+	err = src->open(src->ctx, r);
 	if (err)
 		return err;
 	err = add_pieces(w, r);

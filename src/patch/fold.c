@@ -21,6 +21,7 @@ struct fold_item {
 	enum fold_kind kind;
 	uint32_t blob;                        /* patch that holds it whole */
 	const struct gw_patch_tensor **steps; /* n of them, NULL where a patch does not name it; TILES, BLOB */
+	struct gw_hot **hot;                  /* by step, while it is open: of companions */
 	uint8_t *made;
 	const uint8_t *p; /* while it is open */
 };
@@ -55,7 +56,7 @@ static int fold_tile(void *ctx, const struct gw_diff_row *r, uint32_t tile, unsi
 		if (!copied++)
 			memcpy(room->new_bits, *old, t.rows * t.cols * width);
 		*new_bits = room->new_bits;
-		err = gw_chain_tile(&f->chain, worker, k, s, tile, room->new_bits);
+		err = gw_chain_tile(&f->chain, worker, k, s, tile, it->hot[k], room->new_bits);
 	}
 	return err;
 }
@@ -75,13 +76,29 @@ static int fold_chunk(void *ctx, const struct gw_diff_row *r, uint64_t at, size_
 	return 0;
 }
 
+static void cool(struct fold *f, struct fold_item *it)
+{
+	for (uint32_t k = 0; k < f->chain.n; k++) {
+		gw_hot_free(it->hot[k]);
+		it->hot[k] = NULL;
+	}
+}
+
+/* A packed tensor wants to know what each step changes of its scales; one that is made, to be made. */
 static int fold_open(void *ctx, const struct gw_diff_row *r)
 {
 	struct fold *f = ctx;
 	struct fold_item *it = &f->items[r->item];
 	uint64_t bytes;
-	int err = gw_chain_tensor(&f->chain, r->new_->name, f->chain.n, &it->made, &it->p, &bytes);
+	int err = 0;
 
+	for (uint32_t k = 0; !err && it->kind == FOLD_TILES && k < f->chain.n; k++)
+		err = it->steps[k] ? gw_chain_hot(&f->chain, k, it->steps[k], &it->hot[k]) : 0;
+	if (err)
+		cool(f, it);
+	if (err || it->kind == FOLD_TILES)
+		return err;
+	err = gw_chain_tensor(&f->chain, r->new_->name, f->chain.n, &it->made, &it->p, &bytes);
 	return err ? err : bytes == r->new_->bytes ? 0 : GW_EMALFORMED;
 }
 
@@ -91,6 +108,7 @@ static void fold_close(void *ctx, const struct gw_diff_row *r)
 
 	free(f->items[r->item].made);
 	f->items[r->item].made = NULL;
+	cool(f, &f->items[r->item]);
 }
 
 static int fold_stored(void *ctx, const struct gw_diff_file *file, const struct gw_diff_stored *carried,
@@ -172,7 +190,8 @@ static int plan_row(struct gw_diff *d, struct fold *f, const char *name)
 	int there = old != NULL, err;
 
 	it->steps = gw_arena_array(&f->arena, c->n, sizeof(const struct gw_patch_tensor *));
-	if (!t || !it->steps)
+	it->hot = gw_arena_array(&f->arena, c->n, sizeof *it->hot);
+	if (!t || !it->steps || !it->hot)
 		return GW_ENOMEM;
 	for (uint32_t k = 0; k < c->n; k++)
 		it->steps[k] = gw_patch_find(c->patches[k].pt, name);
@@ -191,6 +210,8 @@ static int plan_row(struct gw_diff *d, struct fold *f, const char *name)
 	if (it->kind == FOLD_BLOB && r->kind == GW_TENSOR_CHANGED)
 		it->kind = FOLD_MADE;
 	r->alone = it->kind == FOLD_MADE;
+	for (uint32_t k = 0; it->kind == FOLD_TILES && k < c->n; k++)
+		r->alone |= it->steps[k] && it->steps[k]->companion;
 	return 0;
 }
 

@@ -50,10 +50,10 @@ static int note(struct gw_chain *c, unsigned worker, uint32_t k, const struct gw
 }
 
 int gw_chain_tile(struct gw_chain *c, unsigned worker, uint32_t k, const struct gw_patch_tensor *t, uint32_t tile,
-		  uint8_t *bits)
+		  const struct gw_hot *hot, uint8_t *bits)
 {
 	struct gw_tile_changes v;
-	int err = gw_tile_decode(c->workers[worker].decoder, c->patches[k].pt, t, tile, bits, &v);
+	int err = gw_tile_decode(c->workers[worker].decoder, c->patches[k].pt, t, tile, bits, hot, &v);
 
 	for (size_t i = 0; !err && i < v.n; i++)
 		gw_element_store(bits + (size_t)v.at[i] * t->width, t->width,
@@ -77,6 +77,7 @@ struct making {
 	struct gw_chain *c;
 	uint32_t k;
 	const struct gw_patch_tensor *t;
+	struct gw_hot *hot; /* what patch k changes of its companion */
 	uint8_t *p;
 };
 
@@ -106,7 +107,7 @@ static int make_tile(void *arg, size_t i, unsigned worker)
 	old = gw_tile_gather(m->p, width, &r, room);
 	if (old != room)
 		memcpy(room, old, r.rows * r.cols * width);
-	err = gw_chain_tile(m->c, worker, m->k, m->t, (uint32_t)i, room);
+	err = gw_chain_tile(m->c, worker, m->k, m->t, (uint32_t)i, m->hot, room);
 	for (uint64_t row = 0; !err && row < r.rows; row++)
 		memcpy(m->p + ((r.row0 + row) * r.tensor_cols + r.col0) * width, room + row * r.cols * width,
 		       r.cols * width);
@@ -116,6 +117,41 @@ static int make_tile(void *arg, size_t i, unsigned worker)
 static int missing(struct gw_chain *c, const char *name, uint32_t k)
 {
 	return gw_diag_set(c->why, GW_EBASE, "tensor %s: not in the version after %u of the %u patches", name, k, c->n);
+}
+
+int gw_chain_hot(struct gw_chain *c, uint32_t k, const struct gw_patch_tensor *t, struct gw_hot **out)
+{
+	const struct gw_patch_tensor *scales = t->companion;
+	uint64_t bytes;
+	const uint8_t *p;
+	uint8_t *own;
+	int err;
+
+	*out = NULL;
+	if (!scales)
+		return 0;
+	/* Scales are a small part of a model: they are made as a whole. */
+	err = gw_chain_tensor(c, scales->name, k, &own, &p, &bytes);
+	if (!err && bytes != scales->bytes)
+		err = missing(c, scales->name, k);
+	if (!err)
+		err = note(c, 0, k, scales, 0, gw_patch_hot(c->workers[0].decoder, c->patches[k].pt, scales, p, out));
+	free(own);
+	return err;
+}
+
+static int make_step(struct making *m)
+{
+	const struct gw_pool *pool = m->c->pool;
+	int err;
+
+	if (m->t->kind == GW_TENSOR_WHOLE)
+		return pool->run(m->c->pool, m->t->blob.chunks, make_chunk, m);
+	err = gw_chain_hot(m->c, m->k, m->t, &m->hot);
+	if (!err)
+		err = pool->run(m->c->pool, m->t->tiles, make_tile, m);
+	gw_hot_free(m->hot);
+	return err;
 }
 
 int gw_chain_tensor(struct gw_chain *c, const char *name, uint32_t k, uint8_t **own, const uint8_t **p, uint64_t *bytes)
@@ -155,8 +191,7 @@ int gw_chain_tensor(struct gw_chain *c, const char *name, uint32_t k, uint8_t **
 		if (m.t && m.t->bytes != *bytes)
 			err = missing(c, name, i);
 		else if (m.t)
-			err = m.t->kind == GW_TENSOR_WHOLE ? c->pool->run(c->pool, m.t->blob.chunks, make_chunk, &m)
-							   : c->pool->run(c->pool, m.t->tiles, make_tile, &m);
+			err = make_step(&m);
 	}
 	if (err) {
 		free(*own);

@@ -27,9 +27,11 @@ struct gw_chain {
 int gw_chain_init(struct gw_chain *c);
 void gw_chain_free(struct gw_chain *c);
 
+/* What patch k changes of t's companion; NULL where t has none. On the caller. */
+int gw_chain_hot(struct gw_chain *c, uint32_t k, const struct gw_patch_tensor *t, struct gw_hot **out);
 /* Decodes a tile of patch k at `bits`, its elements before the patch, and overwrites there what changed. */
 int gw_chain_tile(struct gw_chain *c, unsigned worker, uint32_t k, const struct gw_patch_tensor *t, uint32_t tile,
-		  uint8_t *bits);
+		  const struct gw_hot *hot, uint8_t *bits);
 int gw_chain_chunk(struct gw_chain *c, unsigned worker, uint32_t k, const struct gw_patch_tensor *t, uint32_t chunk,
 		   const uint8_t **p);
 

@@ -75,7 +75,13 @@ static int is_lost(const struct gw_shape *s, uint32_t n, const struct gw_tile_ch
 	return bits > (uint64_t)n * s->bits;
 }
 
-void gw_model_see(struct gw_sample *s, const void *old, uint32_t n, const struct gw_tile_changes *c)
+static int is_hot(const uint64_t *hot, uint32_t at)
+{
+	return hot && hot[at / 64] >> at % 64 & 1;
+}
+
+void gw_model_see(struct gw_sample *s, const void *old, uint32_t n, const uint64_t *hot,
+		  const struct gw_tile_changes *c)
 {
 	const struct gw_shape *sh = &s->plan.shape;
 	const uint8_t *p = old;
@@ -85,13 +91,15 @@ void gw_model_see(struct gw_sample *s, const void *old, uint32_t n, const struct
 		return;
 	if (!sh->is_float)
 		s->c.elements[0] += n;
+	for (uint32_t i = 0; hot && i < n; i++)
+		s->c.elements[0] -= (uint64_t)is_hot(hot, i);
 	for (uint32_t i = 0; sh->is_float && i < n; i++)
 		s->c.elements[gw_exponent(sh, gw_element_load(p + (size_t)i * sh->width, sh->width))]++;
 	for (size_t i = 0; i < c->n; i++) {
 		uint64_t was = gw_element_load(c->old_bits + i * sh->width, sh->width),
 			 now = gw_element_load(c->new_bits + i * sh->width, sh->width);
 
-		s->c.changed[gw_exponent(sh, was)]++;
+		s->c.changed[gw_exponent(sh, was)] += !is_hot(hot, c->at[i]);
 		for (int kind = 0; !sh->is_float && kind < GW_STEP_KINDS; kind++) {
 			struct gw_step y = gw_step_of(sh, (enum gw_step_kind)kind, was, now);
 
@@ -213,7 +221,7 @@ void gw_model_plan(struct gw_sample *s)
 /* --- model ------------------------------------------------------------------------------------ */
 
 void gw_model_count(struct gw_sample *s, const struct gw_parts *parts, const void *old, uint32_t n,
-		    const struct gw_tile_changes *c)
+		    const uint64_t *hot, const struct gw_tile_changes *c)
 {
 	const struct gw_plan *p = &s->plan;
 	const struct gw_shape *sh = &p->shape;
@@ -252,7 +260,7 @@ void gw_model_count(struct gw_sample *s, const struct gw_parts *parts, const voi
 		if (k < c->n && c->at[k] == at)
 			symbol = gw_step_of(sh, p->kind, was, gw_element_load(c->new_bits + k * sh->width, sh->width))
 					 .symbol;
-		s->c.listed[gw_listed_class(p, gw_exponent(sh, was))][symbol]++;
+		s->c.listed[is_hot(hot, at) ? GW_CLASS_HOT : gw_listed_class(p, gw_exponent(sh, was))][symbol]++;
 	}
 }
 

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "patch/companion.h"
 #include "patch/tile.h"
 #include "weights/dtype.h"
 
@@ -56,6 +57,7 @@ struct gw_patch_tensor {
 	uint32_t tiles;            /* CHANGED: tiling.count; else 0 */
 	const uint64_t *tile_at;   /* CHANGED: tiles + 1 offsets of their bodies in the file */
 	struct gw_patch_blob blob; /* WHOLE: the raw bits */
+	const struct gw_patch_tensor *companion; /* CHANGED: whose changes its tiles' coding depends on, or NULL */
 };
 
 enum gw_patch_file_kind { GW_PATCH_SHARD = 1, GW_PATCH_OTHER = 2, GW_PATCH_GONE = 3 };
@@ -132,10 +134,14 @@ int gw_tile_decoder_new(struct gw_tile_decoder **out);
 void gw_tile_decoder_free(struct gw_tile_decoder *d);
 
 /* Decodes one tile of a CHANGED tensor. old: the tile's elements, row by row, contiguous, at any alignment.
- * Refuses anything odd (GW_EMALFORMED, GW_ETRUNC), a body that fails its check word (GW_EDIGEST), and bits that
- * equal the old ones. */
+ * hot: what the patch changes of t->companion; NULL if and only if there is none. Refuses anything odd (GW_EMALFORMED,
+ * GW_ETRUNC), a body that fails its check word (GW_EDIGEST), and bits that equal the old ones. */
 int gw_tile_decode(struct gw_tile_decoder *d, const struct gw_patch *pt, const struct gw_patch_tensor *t, uint32_t tile,
-		   const void *old, struct gw_tile_changes *out);
+		   const void *old, const struct gw_hot *hot, struct gw_tile_changes *out);
+
+/* Which elements of a companion this patch changes, from its old bits, in one piece. */
+int gw_patch_hot(struct gw_tile_decoder *d, const struct gw_patch *pt, const struct gw_patch_tensor *companion,
+		 const uint8_t *old, struct gw_hot **out);
 
 /* Decodes chunk i of a blob: *p is the decoder's, or the patch's, until its next call. */
 int gw_blob_chunk(struct gw_tile_decoder *d, const struct gw_patch *pt, const struct gw_patch_blob *blob, uint32_t i,

@@ -42,6 +42,7 @@ struct gw_rebuild {
 	const struct gw_patch_tensor *tensor; /* NULL for bytes that are no tensor's */
 	const struct gw_patch_blob *blob;     /* chunks of it; NULL: tiles */
 	const uint8_t *old;
+	const struct gw_hot *hot;
 	uint64_t first; /* the element, or byte, with which the buffer begins */
 	struct piece pieces[TILES_AT_ONCE];
 	size_t n;
@@ -116,9 +117,10 @@ static int make_tile(struct gw_rebuild *rb, struct piece *p, struct worker *w)
 	if (!w->old)
 		return GW_ENOMEM;
 	gw_tiling_rect(&t->tiling, p->index, &r);
-	err = gw_tile_decode(w->decoder, rb->pt, t, p->index, gw_tile_gather(rb->old, t->width, &r, w->old), &c);
+	err = gw_tile_decode(w->decoder, rb->pt, t, p->index, gw_tile_gather(rb->old, t->width, &r, w->old),
+			     rb->hot, &c);
 	for (size_t i = 0; !err && i < c.n; i++) {
-		uint64_t e = (r.row0 + c.at[i] / r.cols) * r.tensor_cols + r.col0 + c.at[i] % r.cols - rb->first;
+		uint64_t e = gw_tile_element(&r, c.at[i]) - rb->first;
 
 		gw_element_store(rb->buffer + e * t->width, t->width,
 				 gw_element_load(c.new_bits + i * t->width, t->width));
@@ -197,8 +199,24 @@ static void next_bands(struct gw_rebuild *rb, const struct gw_tiling *t, uint32_
 	}
 }
 
-static int put_changed(struct gw_rebuild *rb, const struct gw_patch_tensor *t, const uint8_t *old, uint64_t at,
-		       const struct gw_sink *sink, struct gw_diag *why)
+/* What the patch changes of t's companion. */
+static int hot_of(struct gw_rebuild *rb, const struct gw_patch_tensor *t, struct gw_hot **hot, struct gw_diag *why)
+{
+	const struct gw_patch_tensor *c = t->companion;
+	const struct gw_tensor *b = c ? gw_checkpoint_find(rb->base, c->name) : NULL;
+	int err;
+
+	*hot = NULL;
+	if (!c)
+		return 0;
+	if (!b || b->bytes != c->bytes)
+		return gw_diag_set(why, GW_EBASE, "%s: tensor %s is missing", gw_checkpoint_path(rb->base), c->name);
+	err = gw_patch_hot(rb->workers[0].decoder, rb->pt, c, b->p, hot);
+	return err ? gw_diag_set(why, err, "patch file: %s: %s", c->name, gw_err_text(err)) : 0;
+}
+
+static int put_bands(struct gw_rebuild *rb, const struct gw_patch_tensor *t, const uint8_t *old,
+		     const struct gw_hot *hot, uint64_t at, const struct gw_sink *sink, struct gw_diag *why)
 {
 	uint64_t lane[2] = {0, 0}, changed = 0, elements;
 	uint32_t band = 0;
@@ -207,6 +225,7 @@ static int put_changed(struct gw_rebuild *rb, const struct gw_patch_tensor *t, c
 	rb->tensor = t;
 	rb->blob = NULL;
 	rb->old = old;
+	rb->hot = hot;
 	while (!err && band < gw_tiling_bands(&t->tiling)) {
 		next_bands(rb, &t->tiling, &band, &elements);
 		err = buffer_room(rb, elements * t->width);
@@ -227,6 +246,18 @@ static int put_changed(struct gw_rebuild *rb, const struct gw_patch_tensor *t, c
 		return gw_diag_set(why, GW_EMALFORMED, "patch file: tensor %s has other changes than its row says",
 				   t->name);
 	return check_print(t, lane, why);
+}
+
+static int put_changed(struct gw_rebuild *rb, const struct gw_patch_tensor *t, const uint8_t *old, uint64_t at,
+		       const struct gw_sink *sink, struct gw_diag *why)
+{
+	struct gw_hot *hot;
+	int err = hot_of(rb, t, &hot, why);
+
+	if (!err)
+		err = put_bands(rb, t, old, hot, at, sink, why);
+	gw_hot_free(hot);
+	return err;
 }
 
 /* A blob at an offset of the file: of a tensor (t), or of bytes with a digest. */

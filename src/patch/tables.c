@@ -188,13 +188,16 @@ static int read_shape(struct reading *g, struct gw_patch_tensor *t)
 	return err ? odd(g, err, "more bytes than can be") : 0;
 }
 
-static int read_tensor(struct reading *g, struct gw_patch_tensor *t, const char *last)
+static int read_tensor(struct reading *g, struct gw_patch_tensor *t, const char *last, uint8_t *rule)
 {
 	uint64_t before = g->at;
+	uint8_t kind;
 	int err;
 
 	t->name = read_name(g, last, GW_PATCH_NAME_MAX);
-	t->kind = (enum gw_patch_tensor_kind)gw_rd_u8(&g->r);
+	kind = gw_rd_u8(&g->r);
+	t->kind = (enum gw_patch_tensor_kind)(kind & 15);
+	*rule = kind >> 4;
 	err = g->r.err ? reader_error(g) : read_shape(g, t);
 	if (err)
 		return err;
@@ -218,6 +221,8 @@ static int read_tensor(struct reading *g, struct gw_patch_tensor *t, const char 
 	default:
 		return odd(g, GW_EMALFORMED, "unknown kind");
 	}
+	if (*rule && t->kind != GW_TENSOR_CHANGED)
+		return odd(g, GW_EMALFORMED, "a companion of what is not changed");
 	if (g->pt->info.anchor && t->kind != GW_TENSOR_WHOLE)
 		return odd(g, GW_EMALFORMED, "a change in a patch from nothing");
 	t->coded_bytes = g->at - before;
@@ -312,16 +317,34 @@ static int read_models(struct reading *g, uint32_t count)
 	return reader_error(g);
 }
 
+/* Companions, once all rows are there. */
+static int find_companion(struct reading *g, struct gw_patch_tensor *t, unsigned rule)
+{
+	char name[GW_COMPANION_NAME_MAX];
+	const struct gw_patch_tensor *c;
+
+	if (!rule)
+		return 0;
+	g->name = t->name;
+	c = gw_companion_name(rule, t->name, name) ? NULL : gw_patch_find(g->pt, name);
+	if (!c || c->kind != GW_TENSOR_CHANGED || gw_companion_fits(t->dtype, t->elements, c->elements))
+		return odd(g, GW_EMALFORMED, "no such companion");
+	t->companion = c;
+	return 0;
+}
+
 static int read_tensors(struct reading *g, uint32_t count)
 {
 	struct gw_patch_info *info = &g->pt->info;
 	struct gw_patch_tensor *t;
+	uint8_t *rules;
 	int err = 0;
 
 	g->table = "tensor";
 	t = g->pt->tensors = rows(g, count, TENSOR_ROW_MIN, sizeof *t);
-	for (uint32_t i = 0; t && !err && i < count; i++) {
-		err = read_tensor(g, &t[i], i ? t[i - 1].name : NULL);
+	rules = t ? take(g, count, sizeof *rules) : NULL;
+	for (uint32_t i = 0; rules && !err && i < count; i++) {
+		err = read_tensor(g, &t[i], i ? t[i - 1].name : NULL, &rules[i]);
 		if (err)
 			break;
 		if (gw_add_u64(info->changed, t[i].changed, &info->changed) ||
@@ -330,6 +353,12 @@ static int read_tensors(struct reading *g, uint32_t count)
 			err = odd(g, GW_EOVERFLOW, "more elements than can be counted");
 		info->tensors = i + 1;
 	}
+	for (uint32_t i = 0; rules && !err && !g->r.err && i < count; i++)
+		err = find_companion(g, &t[i], rules[i]);
+	/* No companion has one itself: its tiles can be decoded first. */
+	for (uint32_t i = 0; rules && !err && !g->r.err && i < count; i++)
+		if (t[i].companion && t[i].companion->companion)
+			err = odd(g, GW_EMALFORMED, "a companion that has one itself");
 	g->name = NULL;
 	return err ? err : reader_error(g);
 }

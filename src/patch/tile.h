@@ -31,6 +31,12 @@ struct gw_tile_rect {
 	uint64_t row0, rows, col0, cols, tensor_cols;
 };
 
+/* Element i of a tile as an element of its tensor. */
+static inline uint64_t gw_tile_element(const struct gw_tile_rect *r, uint32_t i)
+{
+	return (r->row0 + i / r->cols) * r->tensor_cols + r->col0 + i % r->cols;
+}
+
 /* GW_EINVAL where the axis is none of the tensor's (rank 0: only 0) or the dtype is unknown; GW_EOVERFLOW,
  * GW_ELIMIT for more elements or tiles than can be counted. */
 int gw_tiling_init(struct gw_tiling *t, enum gw_dtype dtype, unsigned rank, const uint64_t *shape, unsigned axis);

@@ -11,6 +11,7 @@ struct godwit_tile {
 	const struct gw_patch_tensor *tensor;
 	const struct bench_tensor *base;
 	uint64_t *lane;
+	struct gw_hot **hot;
 	uint32_t tile;
 };
 
@@ -48,8 +49,24 @@ int godwit_init(struct godwit *g, const struct bench_pair *p, unsigned width)
 	return err;
 }
 
+static void cool(struct godwit *g)
+{
+	struct gw_patch_info info;
+
+	if (!g->patch || !g->hot)
+		return;
+	gw_patch_info(g->patch, &info);
+	for (uint32_t i = 0; i < info.tensors; i++) {
+		gw_hot_free(g->hot[i]);
+		g->hot[i] = NULL;
+	}
+}
+
 static void shut(struct godwit *g)
 {
+	cool(g);
+	free(g->hot);
+	g->hot = NULL;
 	gw_patch_close(g->patch);
 	free(g->tiles);
 	free(g->lanes);
@@ -130,7 +147,8 @@ int godwit_open(struct godwit *g)
 		n += gw_patch_tensor(g->patch, i)->tiles;
 	g->tiles = calloc(n + 1, sizeof *g->tiles);
 	g->lanes = calloc((size_t)info.tensors + 1, sizeof *g->lanes);
-	if (!g->tiles || !g->lanes)
+	g->hot = calloc((size_t)info.tensors + 1, sizeof *g->hot);
+	if (!g->tiles || !g->lanes || !g->hot)
 		return GW_ENOMEM;
 	for (uint32_t i = 0; i < info.tensors; i++) {
 		const struct gw_patch_tensor *t = gw_patch_tensor(g->patch, i);
@@ -139,7 +157,7 @@ int godwit_open(struct godwit *g)
 		if (!base || t->kind != GW_TENSOR_CHANGED)
 			return GW_EUNSUP; /* nothing of the kind in pairs that are measured */
 		for (uint32_t k = 0; k < t->tiles; k++)
-			g->tiles[g->tile_count++] = (struct godwit_tile){t, base, g->lanes[i], k};
+			g->tiles[g->tile_count++] = (struct godwit_tile){t, base, g->lanes[i], &g->hot[i], k};
 	}
 	return 0;
 }
@@ -180,7 +198,8 @@ static int decode_tile(void *arg, size_t i, unsigned worker)
 	int err;
 
 	gw_tiling_rect(&t->tensor->tiling, t->tile, &r);
-	err = gw_tile_decode(w->decoder, d->g->patch, t->tensor, t->tile, gw_tile_gather(old, width, &r, w->old), &c);
+	err = gw_tile_decode(w->decoder, d->g->patch, t->tensor, t->tile, gw_tile_gather(old, width, &r, w->old),
+			     *t->hot, &c);
 	if (err || d->how == GODWIT_LIST)
 		return err;
 	to_tensor(&r, &c, w->index);
@@ -207,11 +226,29 @@ static void before_decode(void *ctx)
 		bench_pair_old(d->g->pair, d->model);
 }
 
+/* What companions change, which is decoded first. */
+static int heat(struct godwit *g)
+{
+	struct gw_patch_info info;
+	int err = 0;
+
+	cool(g);
+	gw_patch_info(g->patch, &info);
+	for (uint32_t i = 0; !err && i < info.tensors; i++) {
+		const struct gw_patch_tensor *c = gw_patch_tensor(g->patch, i)->companion;
+
+		if (c)
+			err = gw_patch_hot(g->workers[0].decoder, g->patch, c, base_of(g->pair, c->name)->old->p, &g->hot[i]);
+	}
+	return err;
+}
+
 static int decode(void *ctx)
 {
 	struct decoding *d = ctx;
+	int err = heat(d->g);
 
-	return d->pool->run(d->pool, d->g->tile_count, decode_tile, d);
+	return err ? err : d->pool->run(d->pool, d->g->tile_count, decode_tile, d);
 }
 
 static int verify(const struct decoding *d)

@@ -27,6 +27,7 @@ struct godwit {
 	struct godwit_worker *workers;
 	unsigned width;
 	uint64_t (*lanes)[2]; /* by tensor of the patch */
+	struct gw_hot **hot;  /* the same */
 	struct gw_diag why;
 };
 

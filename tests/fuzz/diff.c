@@ -93,9 +93,9 @@ static struct gw_model *learned(const struct pair *t, struct gw_coder *k, const 
 
 	if (gw_sample_new(&s, t->shape.dtype))
 		abort();
-	gw_model_see(s, t->old, t->n, c);
+	gw_model_see(s, t->old, t->n, NULL, c);
 	gw_model_plan(s);
-	gw_model_learn(k, s, t->old, t->n, c);
+	gw_model_learn(k, s, t->old, t->n, NULL, c);
 	if (gw_model_make(&made, s))
 		abort();
 	gw_sample_free(s);
@@ -123,7 +123,8 @@ static void check_body(const struct pair *t, const struct gw_model *m, struct gw
 	if (gw_body_open(body, size, &mode, &payload, &bytes))
 		abort();
 	if (mode == GW_MODE_CODED) {
-		if (!m || gw_tile_uncode(k, m, payload, bytes, t->old, t->n, b->at, b->old_bits, b->new_bits, &c.n))
+		if (!m || gw_tile_uncode(k, m, payload, bytes, t->old, t->n, NULL, b->at, b->old_bits,
+					 b->new_bits, &c.n))
 			abort();
 		check_changes(t, &c);
 	} else {
@@ -156,7 +157,7 @@ static void check_tile(const struct pair *t)
 		return;
 	m = learned(t, gw_packer_coder(packer), &c);
 	body = must(malloc(t->bytes + GW_BODY_EXTRA));
-	if (gw_body_pack_tile(packer, m, &c, t->old, t->new_bits, t->bytes, t->shape.width, body, &size))
+	if (gw_body_pack_tile(packer, m, &c, t->old, t->new_bits, NULL, t->bytes, t->shape.width, body, &size))
 		abort();
 	assert(size <= t->bytes + GW_BODY_EXTRA);
 	check_body(t, m, gw_packer_coder(packer), unpacker, &decoded, body, size);
@@ -200,7 +201,7 @@ static void check_patch(const struct pair *t, const struct gw_patch *pt)
 	if (!row)
 		return;
 	assert(row->kind == GW_TENSOR_CHANGED && row->elements == t->n && row->axis == t->axis && row->tiles == 1);
-	if (gw_tile_decode(d, pt, row, 0, t->old, &c))
+	if (gw_tile_decode(d, pt, row, 0, t->old, NULL, &c))
 		abort();
 	assert(c.n == row->changed);
 	check_changes(t, &c);

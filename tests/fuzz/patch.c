@@ -51,6 +51,11 @@ static void check_changes(const struct gw_tile_changes *c, uint64_t elements, un
 static void check_tensor(const struct gw_patch *pt, const struct gw_patch_tensor *t, uint8_t *sealed,
 			 struct gw_tile_decoder *d, const uint8_t *old)
 {
+	struct gw_hot *hot = NULL;
+
+	/* Tiles of more elements than a companion can have in a small file are of no use here. */
+	if (t->companion && (t->companion->elements > GW_TILE_ELEMENTS_MAX || gw_patch_hot(d, pt, t->companion, old, &hot)))
+		return;
 	for (uint32_t i = 0; i < t->tiles; i++) {
 		struct gw_tile_changes c;
 		struct gw_tile_rect r;
@@ -61,9 +66,10 @@ static void check_tensor(const struct gw_patch *pt, const struct gw_patch_tensor
 		assert(gw_patch_mode_name(gw_tile_mode(pt, t, i)));
 		gw_tiling_rect(&t->tiling, i, &r);
 		assert(r.rows * r.cols <= GW_TILE_ELEMENTS_MAX);
-		if (!gw_tile_decode(d, pt, t, i, old, &c))
+		if (!gw_tile_decode(d, pt, t, i, old, hot, &c))
 			check_changes(&c, r.rows * r.cols, t->width);
 	}
+	gw_hot_free(hot);
 }
 
 static int count_bytes(void *ctx, uint64_t at, const void *p, size_t n)

@@ -4,8 +4,8 @@
  * they are the same; and any changes have a payload that gives them back. Nothing lies outside of its buffers, which
  * have exactly their sizes.
  *
- * The input: survey, dtype, how (bit 0: the model is learned, bits 4 to 7 say from what; else it is read; bit 1: the
- * rest are changes, and two bytes to damage their payload with; else a payload), elements (2 bytes), old bits
+ * The input: survey, dtype, how (bit 0: the model is learned, bits 4 to 7 say from what; else it is read; bit 2: an
+ * integer's tile has hot elements, a fifth of all; bit 1: the rest are changes, and two bytes to damage their payload with; else a payload), elements (2 bytes), old bits
  * (elements.h), model, rest.
  */
 #include "fuzz.h"
@@ -33,6 +33,7 @@ struct tile {
 	uint8_t survey;
 	uint32_t n;
 	uint8_t *old, *new_bits;
+	uint64_t *hot; /* or NULL */
 	struct gw_coder *coder;
 	struct gw_changes_buf changes;
 };
@@ -88,9 +89,9 @@ static struct gw_model *learned(struct tile *t, uint8_t how)
 	scan(t, &c);
 	if (gw_sample_new(&s, t->shape.dtype))
 		abort();
-	gw_model_see(s, t->old, t->n, &c);
+	gw_model_see(s, t->old, t->n, t->hot, &c);
 	gw_model_plan(s);
-	gw_model_learn(t->coder, s, t->old, t->n, &c);
+	gw_model_learn(t->coder, s, t->old, t->n, t->hot, &c);
 	if (gw_model_make(&m, s))
 		abort();
 	gw_sample_free(s);
@@ -145,7 +146,7 @@ static void check_canonical(const struct tile *t, const struct gw_model *m, cons
 	size_t got;
 
 	fuzz_use_survey(t->survey + 1u);
-	got = gw_tile_code(t->coder, m, t->old, t->n, c, again, bytes);
+	got = gw_tile_code(t->coder, m, t->old, t->n, t->hot, c, again, bytes);
 	assert(got == bytes && !memcmp(again, payload, bytes));
 	fuzz_use_survey(t->survey);
 	free(again);
@@ -162,7 +163,7 @@ static void uncode(const struct tile *t, const struct gw_model *m, const uint8_t
 	int err;
 
 	memcpy(payload, p, bytes);
-	err = gw_tile_uncode(t->coder, m, payload, bytes, t->old, t->n, at, old_bits, new_bits, &c.n);
+	err = gw_tile_uncode(t->coder, m, payload, bytes, t->old, t->n, t->hot, at, old_bits, new_bits, &c.n);
 	assert(!err || (err == GW_EMALFORMED && !wanted));
 	if (!err) {
 		check_changes(t, &c);
@@ -192,7 +193,7 @@ static void code(struct tile *t, const struct gw_model *m, struct gw_rd *r)
 	if (!c.n)
 		return;
 	payload = exact(cap + 1);
-	bytes = gw_tile_code(t->coder, m, t->old, t->n, &c, payload, cap);
+	bytes = gw_tile_code(t->coder, m, t->old, t->n, t->hot, &c, payload, cap);
 	assert(bytes && bytes <= cap);
 	uncode(t, m, payload, bytes, &c);
 	payload[damage / 8 % bytes] ^= (uint8_t)(1 << damage % 8);
@@ -203,6 +204,14 @@ static void code(struct tile *t, const struct gw_model *m, struct gw_rd *r)
 		bytes--;
 	uncode(t, m, payload, bytes, NULL);
 	free(payload);
+}
+
+static void heat(struct tile *t)
+{
+	t->hot = exact((t->n + 63) / 64 * sizeof *t->hot);
+	memset(t->hot, 0, (t->n + 63) / 64 * sizeof *t->hot);
+	for (uint32_t i = 0; i < t->n; i++)
+		t->hot[i / 64] |= (uint64_t)(i * 2654435761u < UINT32_MAX / 5) << i % 64;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
@@ -223,6 +232,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	t.n = t.n >> 12 == 15 ? t.n % ELEMENTS_MAX + 1 : t.n % ELEMENTS + 1;
 	t.old = exact((size_t)t.n * t.shape.width);
 	t.new_bits = exact((size_t)t.n * t.shape.width);
+	t.hot = NULL;
+	if (how & 4 && !t.shape.is_float)
+		heat(&t);
 	fuzz_use_survey(t.survey);
 	fuzz_old(&r, &t.shape, t.old, t.n);
 	m = r.err ? NULL : find_model(&t, how, &r);
@@ -232,6 +244,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		uncode(&t, m, p + r.at, n - r.at, NULL);
 	free(t.old);
 	free(t.new_bits);
+	free(t.hot);
 	return 0;
 }
 

@@ -196,7 +196,7 @@ class Model:
         order = order + (-m if down else m) & mask
         return order if not self.is_float else order ^ sign if order & sign else order ^ mask
 
-    def decode(self, payload: bytes, old: list[int]) -> dict[int, int]:
+    def decode(self, payload: bytes, old: list[int], hot: set[int] = frozenset()) -> dict[int, int]:
         """Place in the tile -> new bits."""
         r = Reader(payload)
         left = r.varint()
@@ -207,6 +207,12 @@ class Model:
         time = 0
         for i, v in enumerate(old):
             e = self.exponent(v)
+            if i in hot:
+                listed.append((i, 15))
+                timed.append((-1, 0))
+                begins.append(time)
+                time += 1
+                continue
             if e < self.edge:
                 listed.append((i, min(self.edge - 1 - e, 15)))
                 continue
@@ -239,7 +245,7 @@ class Model:
             for t, symbol, extra in batch:
                 i = bisect.bisect_right(begins, t) - 1
                 at, weight = timed[i]
-                need(at > last, "two changes of an element")
+                need(at > last, "two changes of an element, or a hot one's")
                 last = at
                 out[at] = self.apply(symbol, extra, old[at])
                 stack.put(t - begins[i], weight)
@@ -271,6 +277,7 @@ class Tensor:
     dtype: int
     shape: list[int]
     axis: int
+    companion: int = 0
     changed: int = 0
     old: tuple[int, int] = (0, 0)
     new: tuple[int, int] = (0, 0)
@@ -308,6 +315,8 @@ class File:
 
 
 Rect = tuple[range, range]
+Served = dict[str, tuple[str, list[int], bytes]]
+RULES = {1: ("_packed", "_scale"), 2: ("_blocks", "_scales"), 3: ("", "_scale")}
 
 
 def tiles(shape: list[int], axis: int, bits: int) -> tuple[int, list[Rect]]:
@@ -402,8 +411,10 @@ class Patch:
         r = self.r
         name = self.read_name(last)
         kind, dtype, rank, axis = r.number(1), r.number(1), r.number(1), r.number(1)
+        kind, companion = kind & 15, kind >> 4
         need(kind in (1, 2, 3) and dtype in DTYPES and rank <= 32 and axis < max(rank, 1), f"row of {name}")
-        t = Tensor(name, kind, dtype, [r.varint() for _ in range(rank)], axis)
+        need(companion in (0, 1, 2, 3) and (kind == 1 or companion == 0), f"companion of {name}")
+        t = Tensor(name, kind, dtype, [r.varint() for _ in range(rank)], axis, companion)
         if kind != 2:
             t.old = (r.number(8), r.number(8))
         if kind != 3:
@@ -457,9 +468,27 @@ class Patch:
             out += self.raw(*self.open_body(body), min(CHUNK, b.size - i * CHUNK), width)
         return out
 
-    def change(self, t: Tensor, base: bytes) -> bytes:
+    def companion(self, t: Tensor) -> Tensor | None:
+        if not t.companion:
+            return None
+        end, other = RULES[t.companion]
+        need(t.name.endswith(end), f"companion of {t.name}")
+        c = self.tensors.get(t.name[: len(t.name) - len(end)] + other)
+        need(c is not None and c.kind == 1 and c.companion == 0 and not DTYPES[t.dtype][2], f"companion of {t.name}")
+        assert c is not None
+        need(c.bytes > 0 and (t.bytes // t.width) % (c.bytes // c.width) == 0, f"companion of {t.name}")
+        return c
+
+    def change(self, t: Tensor, base: bytes, served: Served) -> bytes:
         """The tensor's new bytes."""
-        w, new = t.width, bytearray(base)
+        w, new, hot_groups, group = t.width, bytearray(base), set[int](), 1
+        c = self.companion(t)
+        if c:
+            old_scales = served[c.name][2]
+            new_scales = self.change(c, old_scales, served)
+            size = c.bytes // c.width
+            hot_groups = {i for i in range(size) if old_scales[c.width * i :][: c.width] != new_scales[c.width * i :][: c.width]}
+            group = t.bytes // w // size
         cols, rects = tiles(t.shape, t.axis, DTYPES[t.dtype][1])
         changed = 0
         for body, (rows, columns) in zip(t.tiles, rects):
@@ -470,7 +499,8 @@ class Patch:
             mode, payload = self.open_body(body)
             if mode == 1:
                 need(t.dtype in self.models, f"model of {t.name}")
-                changes = self.models[t.dtype].decode(payload, old)
+                hot = {i for i, a in enumerate(at) if a // w // group in hot_groups}
+                changes = self.models[t.dtype].decode(payload, old, hot)
             else:
                 raw = self.raw(mode, payload, w * len(at), w)
                 values = [int.from_bytes(raw[w * i : w * i + w], "little") for i in range(len(at))]
@@ -488,7 +518,7 @@ class Folder:
     """A checkpoint, as far as a patch needs it: shards' tensors by file, the served ones, other files."""
 
     shards: dict[str, tuple[bytes, list[tuple[str, str, list[int], bytes]]]]
-    served: dict[str, tuple[str, list[int], bytes]]
+    served: Served
     others: dict[str, bytes]
 
 
@@ -544,7 +574,7 @@ def rebuild(p: Patch, base: Folder) -> dict[str, bytes]:
             else:
                 d, s, data = base.served[name]
                 need((d, s) == (dtype, shape), f"form of {name}")
-                data = p.change(t, data) if t else data
+                data = p.change(t, data, base.served) if t else data
             need(len(data) == end - begin, f"size of {name}")
             out[f.name] += data
         need(not carried and len(out[f.name]) == f.size + f.data, f"size of {f.name}")

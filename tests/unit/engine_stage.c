@@ -16,7 +16,7 @@
 #include "unit.h"
 #include "weights/safetensors.h"
 
-enum { RANKS = 2, TENSORS = 6, VERSIONS = 4 };
+enum { RANKS = 2, TENSORS = 8, VERSIONS = 4 };
 
 /* Shapes that tensor parallelism cuts along either axis, and odd ones. */
 static const struct {
@@ -31,6 +31,9 @@ static const struct {
 	{"model.norm.weight", GW_DT_F32, 1, {333}},
 	{"model.bias", GW_DT_I64, 1, {77}},
 	{"scalar", GW_DT_BF16, 0, {0}},
+	/* Whose tiles cannot be decoded without the scales. */
+	{"model.layers.0.mlp.up.weight_packed", GW_DT_I32, 2, {64, 80}},
+	{"model.layers.0.mlp.up.weight_scale", GW_DT_BF16, 2, {64, 10}},
 };
 
 struct model {

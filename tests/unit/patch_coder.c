@@ -70,9 +70,9 @@ static struct gw_model *learned(struct tile *t, enum gw_dtype dtype)
 	struct gw_model *m;
 
 	ck_assert_int_eq(gw_sample_new(&s, dtype), 0);
-	gw_model_see(s, t->old, t->n, &t->c);
+	gw_model_see(s, t->old, t->n, NULL, &t->c);
 	gw_model_plan(s);
-	gw_model_learn(t->coder, s, t->old, t->n, &t->c);
+	gw_model_learn(t->coder, s, t->old, t->n, NULL, &t->c);
 	ck_assert_int_eq(gw_model_make(&m, s), 0);
 	gw_sample_free(s);
 	return m;
@@ -110,7 +110,7 @@ static struct gw_model *passed_on(struct gw_model *m, enum gw_dtype dtype)
 
 static int uncode(struct tile *t, const struct gw_model *m, size_t size, size_t *got)
 {
-	return gw_tile_uncode(t->coder, m, t->payload, size, t->old, t->n, t->decoded.at, t->decoded.old_bits,
+	return gw_tile_uncode(t->coder, m, t->payload, size, t->old, t->n, NULL, t->decoded.at, t->decoded.old_bits,
 			      t->decoded.new_bits, got);
 }
 
@@ -119,7 +119,7 @@ static int is_canonical(struct tile *t, const struct gw_model *m, size_t size, s
 {
 	struct gw_tile_changes c = {got, t->decoded.at, t->decoded.old_bits, t->decoded.new_bits};
 	uint8_t *again = malloc(size);
-	int same = gw_tile_code(t->coder, m, t->old, t->n, &c, again, size) == size && !memcmp(again, t->payload, size);
+	int same = gw_tile_code(t->coder, m, t->old, t->n, NULL, &c, again, size) == size && !memcmp(again, t->payload, size);
 
 	free(again);
 	return same;
@@ -127,7 +127,7 @@ static int is_canonical(struct tile *t, const struct gw_model *m, size_t size, s
 
 static size_t check_decodes(struct tile *t, const struct gw_model *m)
 {
-	size_t got, size = gw_tile_code(t->coder, m, t->old, t->n, &t->c, t->payload, (size_t)t->n * 16 + 64);
+	size_t got, size = gw_tile_code(t->coder, m, t->old, t->n, NULL, &t->c, t->payload, (size_t)t->n * 16 + 64);
 
 	ck_assert_uint_gt(size, 0);
 	ck_assert_int_eq(uncode(t, m, size, &got), 0);
@@ -155,7 +155,7 @@ static void check_round_trip(struct tile *t, enum gw_dtype dtype)
 	/* Without room there is none, and no byte behind the room is touched. */
 	for (size_t cap = 0; cap < size; cap += 1 + size / 50) {
 		t->payload[cap] = 0xa5;
-		ck_assert_uint_eq(gw_tile_code(t->coder, m, t->old, t->n, &t->c, t->payload, cap), 0);
+		ck_assert_uint_eq(gw_tile_code(t->coder, m, t->old, t->n, NULL, &t->c, t->payload, cap), 0);
 		ck_assert_uint_eq(t->payload[cap], 0xa5);
 	}
 	gw_model_free(m);
@@ -235,7 +235,7 @@ START_TEST(coder_takes_any_bytes)
 		tile_fill(&t, &rng, some[k], 10, 4);
 		m = learned(&t, some[k]);
 		for (int round = 0; round < 4000; round++) {
-			size_t got, size = gw_tile_code(t.coder, m, t.old, t.n, &t.c, t.payload, (size_t)t.n * 16);
+			size_t got, size = gw_tile_code(t.coder, m, t.old, t.n, NULL, &t.c, t.payload, (size_t)t.n * 16);
 
 			size = gw_rng_below(&rng, 4) ? size : gw_rng_below(&rng, size);
 			for (uint64_t i = gw_rng_below(&rng, 4) ? 1 : size / 2; size && i-- > 0;)
@@ -398,8 +398,8 @@ START_TEST(samples_add_up)
 		tile_init(&t[i], N);
 		tile_fill(&t[i], &rng, GW_DT_BF16, 30, (unsigned)i);
 		ck_assert_int_eq(gw_sample_new(&part[i], GW_DT_BF16), 0);
-		gw_model_see(whole, t[i].old, N, &t[i].c);
-		gw_model_see(part[i], t[i].old, N, &t[i].c);
+		gw_model_see(whole, t[i].old, N, NULL, &t[i].c);
+		gw_model_see(part[i], t[i].old, N, NULL, &t[i].c);
 	}
 	for (int i = PARTS - 1; i > 0; i--)
 		gw_sample_add(part[0], part[i]);
@@ -408,8 +408,8 @@ START_TEST(samples_add_up)
 	for (int i = 0; i < PARTS; i++) {
 		if (i)
 			gw_sample_take_plan(part[i], part[0]);
-		gw_model_learn(t[i].coder, whole, t[i].old, N, &t[i].c);
-		gw_model_learn(t[i].coder, part[i], t[i].old, N, &t[i].c);
+		gw_model_learn(t[i].coder, whole, t[i].old, N, NULL, &t[i].c);
+		gw_model_learn(t[i].coder, part[i], t[i].old, N, NULL, &t[i].c);
 	}
 	for (int i = 1; i < PARTS; i++)
 		gw_sample_add(part[0], part[i]);
@@ -462,7 +462,7 @@ START_TEST(bodies_take_the_shortest_form)
 		r = (struct gw_tile_rect){0, 1, 0, t.n, t.n};
 		gw_scan_tile(&t.changes, t.old, t.new_bits, t.width, &r, &t.c);
 		m = learned(&t, dtype);
-		ck_assert_int_eq(gw_body_pack_tile(k, m, &t.c, t.old, t.new_bits, n, t.width, body, &size), 0);
+		ck_assert_int_eq(gw_body_pack_tile(k, m, &t.c, t.old, t.new_bits, NULL, n, t.width, body, &size), 0);
 		gw_model_free(m);
 		ck_assert_uint_le(size, n + GW_BODY_EXTRA);
 		ck_assert_int_eq(gw_body_open(body, size, &mode, &payload, &bytes), 0);

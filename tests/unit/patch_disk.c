@@ -586,6 +586,14 @@ static int keep_nothing(void *ctx, uint64_t at, const void *p, size_t n)
 	return 0;
 }
 
+static const uint8_t *old_of(const struct model *base, const struct gw_patch_tensor *t)
+{
+	for (unsigned k = 0; k < base->n; k++)
+		if (!strcmp(base->t[k].name, t->name) && base->t[k].bytes == t->bytes)
+			return base->t[k].p;
+	return NULL;
+}
+
 static int decode_all(const struct gw_patch *pt, const struct model *base, struct gw_tile_decoder *d)
 {
 	struct gw_patch_info info;
@@ -594,16 +602,19 @@ static int decode_all(const struct gw_patch *pt, const struct model *base, struc
 	gw_patch_info(pt, &info);
 	for (uint32_t i = 0; !err && i < info.tensors; i++) {
 		const struct gw_patch_tensor *t = gw_patch_tensor(pt, i);
-		const uint8_t *old = NULL;
+		const uint8_t *old = old_of(base, t);
+		struct gw_hot *hot = NULL;
 
-		for (unsigned k = 0; k < base->n; k++)
-			if (!strcmp(base->t[k].name, t->name) && base->t[k].bytes == t->bytes)
-				old = base->t[k].p;
+		if (t->companion && old_of(base, t->companion))
+			err = gw_patch_hot(d, pt, t->companion, old_of(base, t->companion), &hot);
+		if (!hot != !t->companion)
+			old = NULL;
 		for (uint32_t k = 0; !err && old && k < t->tiles; k++) {
 			struct gw_tile_changes c;
 
-			err = gw_tile_decode(d, pt, t, k, old, &c);
+			err = gw_tile_decode(d, pt, t, k, old, hot, &c);
 		}
+		gw_hot_free(hot);
 		if (!err && t->kind == GW_TENSOR_WHOLE)
 			err = gw_patch_whole(pt, t, keep_nothing, NULL, NULL);
 	}
