@@ -4,15 +4,17 @@
  * By products: a 64-bit key times a unit of at most 32 bits is two 32 by 32 products; low and high are summed apart
  * and the high sum is shifted once at the end. Widths 1, 2, 4 with AVX2; 2 and 4 with AVX-512.
  *
- * By digits, for bytes with AVX-512 VNNI: keys are written with eight signed digits of base 256, and vpdpbusd sums 64
- * products of byte and digit into 16 sums of 32 bits. A block is a row of bytes times a matrix of digits; two
- * blocks go side by side so that digits are loaded once for both. Twice as fast as by products. For wider units the
- * matrix would leave the first-level cache.
+ * By digits, for units of 1 and 2 bytes with AVX-512 VNNI: a block is a row of units times a matrix of the keys' signed
+ * digits; two blocks go side by side so that digits are loaded once for both. For bytes keys have eight digits of base
+ * 256, and vpdpbusd sums 64 products of byte and digit into 16 sums of 32 bits. For words they have six digits of base
+ * 2048, and vpdpwssd sums 32 products of word and digit; it takes words as signed, so 2^15 is taken from each, and
+ * 2^15 times the sum of all keys of a block is given back. Faster than by products.
  */
 #include "patch/fingerprint_impl.h"
 
 #if defined(__x86_64__)
 
+#include <assert.h>
 #include <immintrin.h>
 #include <string.h>
 
@@ -137,11 +139,46 @@ static AVX512 void avx512_part(uint64_t s[2], unsigned width, unsigned offset, c
 
 /* Digit d of the key of byte i is digits[lane][d][i]: key = sum of digit << 8d, mod 2^64. The slack keeps rows off
  * each other's cache sets. */
-enum { DIGITS = 8, SLACK = 64, PREFETCH = 4096 };
+enum { DIGITS = 8, SLACK = 64 };
+/* The digits of both lanes and the units do not fit into the first-level cache together, and two streams that jump
+ * every block are too much for some prefetchers. So units are gone through in runs that stay in the second-level cache,
+ * by one lane, then by the other, and each lane fetches half of the next run. */
+enum { RUN_BYTES = 64 * 1024 };
+
 static _Alignas(64) int8_t digits[2][DIGITS][GW_PRINT_BLOCK + SLACK];
+
+enum { WORD_DIGITS = 6, WORD_BASE = 11, WORD_HALF = 1 << (WORD_BASE - 1) };
+static _Alignas(64) int16_t word_digits[2][WORD_DIGITS][GW_PRINT_BLOCK + SLACK / 2];
+static uint64_t word_bias[2]; /* 2^15 times the sum of a block's keys */
+
+static void init_words(unsigned lane)
+{
+	uint32_t size[WORD_DIGITS][16] = {{0}};
+
+	word_bias[lane] = 0;
+	for (unsigned i = 0; i < GW_PRINT_BLOCK; i++) {
+		uint64_t k = gw_print_offset_table[lane][i];
+
+		word_bias[lane] += k << 15;
+		for (unsigned d = 0; d < WORD_DIGITS; d++) {
+			int digit = (int)((k + WORD_HALF) & (2 * WORD_HALF - 1)) - WORD_HALF;
+
+			word_digits[lane][d][i] = (int16_t)digit;
+			size[d][i / 2 % 16] += (uint32_t)(digit < 0 ? -digit : digit);
+			/* Modulo 2^64 there is nothing above the last digit. */
+			k = (k - (uint64_t)(int64_t)digit) >> WORD_BASE;
+		}
+	}
+	/* What a sum of 32 bits comes to at most over a block: 2^15 times this. */
+	for (unsigned d = 0; d < WORD_DIGITS; d++)
+		for (unsigned c = 0; c < 16; c++)
+			assert(size[d][c] < 1u << 16);
+}
 
 static void avx512_init(void)
 {
+	init_words(0);
+	init_words(1);
 	for (unsigned lane = 0; lane < 2; lane++)
 		for (unsigned i = 0; i < GW_PRINT_BLOCK; i++) {
 			uint64_t k = gw_print_offset_table[lane][i];
@@ -185,9 +222,7 @@ static AVX512 INLINE void two_blocks8(unsigned lane, const uint8_t *a, const uin
 	for (size_t i = 0; i < GW_PRINT_BLOCK; i += 64) {
 		__m512i da = _mm512_loadu_si512(a + i), db = _mm512_loadu_si512(b + i);
 
-		/* Two streams that jump every block are too much for some prefetchers. */
-		_mm_prefetch((const void *)(a + i + PREFETCH), _MM_HINT_T0);
-		_mm_prefetch((const void *)(b + i + PREFETCH), _MM_HINT_T0);
+		_mm_prefetch((const void *)((lane ? b : a) + i + RUN_BYTES), _MM_HINT_T1);
 #pragma GCC unroll 8
 		for (int d = 0; d < DIGITS; d++) {
 			__m512i digit = _mm512_load_si512(digits[lane][d] + i);
@@ -200,29 +235,87 @@ static AVX512 INLINE void two_blocks8(unsigned lane, const uint8_t *a, const uin
 	*sb = fold(acc_b);
 }
 
-static AVX512 void avx512_blocks8(uint64_t lane[2], uint64_t block, const uint8_t *p, uint64_t count)
+#define DOT_WORDS(acc, words, digit) __asm__("vpdpwssd %2, %1, %0" : "+v"(acc) : "v"(words), "v"(digit))
+
+static AVX512 INLINE __m512i fold_words(const __m512i s[WORD_DIGITS])
 {
-	__m512i sum[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()}, sa, sb;
+	__m512i sum = _mm512_setzero_si512();
 
-	for (uint64_t i = 0; i < count; i += 2)
-		for (unsigned l = 0; l < 2; l++) {
-			__m512i key_a = _mm512_set1_epi64((long long)gw_print_block_key(l, block + i));
-			__m512i key_b = _mm512_set1_epi64((long long)gw_print_block_key(l, block + i + 1));
+#pragma GCC unroll 6
+	for (unsigned d = 0; d < WORD_DIGITS; d++) {
+		__m512i even = _mm512_srai_epi64(_mm512_slli_epi64(s[d], 32), 32), odd = _mm512_srai_epi64(s[d], 32);
 
-			two_blocks8(l, p + i * GW_PRINT_BLOCK, p + (i + 1) * GW_PRINT_BLOCK, &sa, &sb);
-			sum[l] = _mm512_add_epi64(sum[l], _mm512_mullo_epi64(sa, key_a));
-			sum[l] = _mm512_add_epi64(sum[l], _mm512_mullo_epi64(sb, key_b));
+		sum = _mm512_add_epi64(sum, _mm512_slli_epi64(_mm512_add_epi64(even, odd), WORD_BASE * d));
+	}
+	return sum;
+}
+
+/* As two_blocks8, of words. */
+static AVX512 INLINE void two_blocks16(unsigned lane, const uint8_t *a, const uint8_t *b, __m512i *sa, __m512i *sb)
+{
+	const __m512i sign = _mm512_set1_epi16((short)0x8000);
+	__m512i acc_a[WORD_DIGITS], acc_b[WORD_DIGITS];
+
+#pragma GCC unroll 6
+	for (int d = 0; d < WORD_DIGITS; d++)
+		acc_a[d] = acc_b[d] = _mm512_setzero_si512();
+	for (size_t i = 0; i < GW_PRINT_BLOCK; i += 32) {
+		__m512i da = _mm512_xor_si512(_mm512_loadu_si512(a + 2 * i), sign),
+			db = _mm512_xor_si512(_mm512_loadu_si512(b + 2 * i), sign);
+
+		_mm_prefetch((const void *)((lane ? b : a) + 2 * i + RUN_BYTES), _MM_HINT_T1);
+#pragma GCC unroll 6
+		for (int d = 0; d < WORD_DIGITS; d++) {
+			__m512i digit = _mm512_load_si512(word_digits[lane][d] + i);
+
+			DOT_WORDS(acc_a[d], da, digit);
+			DOT_WORDS(acc_b[d], db, digit);
 		}
-	lane[0] += total8(sum[0]);
-	lane[1] += total8(sum[1]);
+	}
+	*sa = fold_words(acc_a);
+	*sb = fold_words(acc_b);
+}
+
+/* An even count of blocks of bytes or words, one lane. */
+static AVX512 INLINE uint64_t run(unsigned lane, unsigned width, uint64_t block, const uint8_t *p, uint64_t count)
+{
+	__m512i sum = _mm512_setzero_si512(), sa, sb;
+	uint64_t keys = 0, bytes = (uint64_t)GW_PRINT_BLOCK * width;
+
+	for (uint64_t i = 0; i < count; i += 2) {
+		uint64_t key_a = gw_print_block_key(lane, block + i), key_b = gw_print_block_key(lane, block + i + 1);
+
+		if (width == 1)
+			two_blocks8(lane, p + i * bytes, p + (i + 1) * bytes, &sa, &sb);
+		else
+			two_blocks16(lane, p + i * bytes, p + (i + 1) * bytes, &sa, &sb);
+		sum = _mm512_add_epi64(sum, _mm512_mullo_epi64(sa, _mm512_set1_epi64((long long)key_a)));
+		sum = _mm512_add_epi64(sum, _mm512_mullo_epi64(sb, _mm512_set1_epi64((long long)key_b)));
+		keys += key_a + key_b;
+	}
+	return total8(sum) + (width == 2 ? keys * word_bias[lane] : 0);
+}
+
+/* A run by one lane, then by the other. */
+static AVX512 INLINE void runs(uint64_t lane[2], unsigned width, uint64_t block, const uint8_t *p, uint64_t count)
+{
+	const uint64_t most = RUN_BYTES / GW_PRINT_BLOCK / width;
+
+	for (uint64_t i = 0; i < count; i += most)
+		for (unsigned l = 0; l < 2; l++)
+			lane[l] += run(l, width, block + i, p + i * GW_PRINT_BLOCK * width,
+				       count - i < most ? count - i : most);
 }
 
 static AVX512 void avx512_blocks(uint64_t lane[2], unsigned width, uint64_t block, const uint8_t *p, uint64_t count)
 {
-	uint64_t even = width == 1 ? count & ~(uint64_t)1 : 0;
+	uint64_t even = width <= 2 ? count & ~(uint64_t)1 : 0;
 
-	avx512_blocks8(lane, block, p, even);
-	gw_print_blocks_by(avx512_part, lane, width, block + even, p + even * GW_PRINT_BLOCK, count - even);
+	if (width == 1)
+		runs(lane, 1, block, p, even);
+	else if (width == 2)
+		runs(lane, 2, block, p, even);
+	gw_print_blocks_by(avx512_part, lane, width, block + even, p + even * width * GW_PRINT_BLOCK, count - even);
 }
 
 static const struct gw_print_ops avx512_ops = {avx512_part, avx512_blocks, avx512_init};
