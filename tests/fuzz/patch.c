@@ -48,21 +48,28 @@ static void check_changes(const struct gw_tile_changes *c, uint64_t elements, un
 	}
 }
 
-static void check_tensor(const struct gw_patch *pt, const struct gw_patch_tensor *t, uint8_t *sealed,
-			 struct gw_tile_decoder *d, const uint8_t *old)
+/* All tiles before any is decoded: what one says may depend on another's. */
+static void seal_tiles(const struct gw_patch_tensor *t, uint8_t *sealed)
+{
+	for (uint32_t i = 0; i < t->tiles; i++)
+		if (t->tile_at[i] < t->tile_at[i + 1])
+			seal_body(sealed, t->tile_at[i], t->tile_at[i + 1]);
+}
+
+static void check_tensor(const struct gw_patch *pt, const struct gw_patch_tensor *t, struct gw_tile_decoder *d,
+			 const uint8_t *old)
 {
 	struct gw_hot *hot = NULL;
 
 	/* Tiles of more elements than a companion can have in a small file are of no use here. */
-	if (t->companion && (t->companion->elements > GW_TILE_ELEMENTS_MAX || gw_patch_hot(d, pt, t->companion, old, &hot)))
+	if (t->companion &&
+	    (t->companion->elements > GW_TILE_ELEMENTS_MAX || gw_patch_hot(d, pt, t->companion, old, &hot)))
 		return;
 	for (uint32_t i = 0; i < t->tiles; i++) {
 		struct gw_tile_changes c;
 		struct gw_tile_rect r;
 
 		assert(t->tile_at[i] <= t->tile_at[i + 1] && t->tile_at[i + 1] <= pt->n);
-		if (sealed && t->tile_at[i] < t->tile_at[i + 1])
-			seal_body(sealed, t->tile_at[i], t->tile_at[i + 1]);
 		assert(gw_patch_mode_name(gw_tile_mode(pt, t, i)));
 		gw_tiling_rect(&t->tiling, i, &r);
 		assert(r.rows * r.cols <= GW_TILE_ELEMENTS_MAX);
@@ -120,11 +127,13 @@ static void walk(const uint8_t *p, size_t n, uint8_t *sealed, struct gw_tile_dec
 	if (gw_patch_open(&pt, p, n, NULL))
 		return;
 	gw_patch_info(pt, &info);
+	for (uint32_t i = 0; sealed && i < info.tensors; i++)
+		seal_tiles(gw_patch_tensor(pt, i), sealed);
 	for (uint32_t i = 0; i < info.tensors; i++) {
 		const struct gw_patch_tensor *t = gw_patch_tensor(pt, i);
 
 		assert(gw_patch_find(pt, t->name) == t);
-		check_tensor(pt, t, sealed, d, old);
+		check_tensor(pt, t, d, old);
 		check_blob(pt, &t->blob, sealed, d);
 		check_whole(pt, t);
 	}

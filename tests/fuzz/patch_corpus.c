@@ -182,6 +182,14 @@ int main(void)
 				    {"new", GW_DT_F32, 2, 3, NEW},
 				    {"none", GW_DT_BF16, 0, 4, NEW}},
 	       4, 0);
+	single("packed values and their scales",
+	       (const struct row[]){{"x_blocks", GW_DT_I32, 16, 4, 1},
+				    {"x_scales", GW_DT_F8_E4M3, 16, 1, 2},
+				    {"y", GW_DT_U8, 10, 20, 3},
+				    {"y_scale", GW_DT_BF16, 10, 1, 1},
+				    {"z_packed", GW_DT_F4, 8, 32, 4},
+				    {"z_scale", GW_DT_F8_E4M3, 8, 2, 2}},
+	       6, 0);
 	folder("a folder", 0);
 	folder("a folder from nothing", 1);
 	return 0;

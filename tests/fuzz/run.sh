@@ -11,7 +11,7 @@ dir=${FUZZ_DIR:-fuzz}
 cc=${FUZZ_CC:-clang}
 targets=${FUZZ_TARGETS:-tile diff patch message index safetensors record}
 flags="-std=gnu11 -g -O2 -D_GNU_SOURCE -fno-omit-frame-pointer -I$top/src -I$top -I. $FUZZ_CFLAGS"
-decoder="coder model step survey survey_x86 tables decode body patch"
+decoder="coder companion model step survey survey_x86 tables decode body patch"
 
 # build SUFFIX FLAGS…: objects of all layers once, then the targets.
 build() {
@@ -40,7 +40,7 @@ seed() {
 import pathlib, sys
 for i, line in enumerate(open(sys.argv[1])):
     if line.strip() and line[0] != "#":
-        pathlib.Path(sys.argv[2], f"{i:04}").write_bytes(bytes.fromhex(line))
+        pathlib.Path(sys.argv[2], f"{i:04}").write_bytes(bytes.fromhex(line.lstrip("=")))
 ' "$top/tests/fuzz/$1.hex" "$dir/$1.seeds"
 }
 
