@@ -382,7 +382,8 @@ static void tell_neighbours(struct gw_mesh *m, struct gw_actions *out)
 	}
 }
 
-/* Now and then one of the dead is dialled: that is how the halves of a partition find each other again. */
+/* Now and then one of those that are gone is dialled: that is how the halves of a partition find each other again, and how
+ * a host that left and came back hears from those that it cannot dial itself. */
 static void revive(struct gw_mesh *m, uint64_t now, struct gw_actions *out)
 {
 	gw_host chosen = GW_HOST_NONE;
@@ -394,7 +395,7 @@ static void revive(struct gw_mesh *m, uint64_t now, struct gw_actions *out)
 	for (gw_host h = 1; h < m->roster.n; h++) {
 		const struct gw_roster_entry *e = m->roster.at[h];
 
-		if (!e || e->state != GW_MEMBER_DEAD || !gw_roster_dialable(e) || e->link >= 0 ||
+		if (!e || gw_roster_is_in(e) || e->host == GW_HOST_SELF || !gw_roster_dialable(e) || e->link >= 0 ||
 		    (m->wall_ns && e->record->expires_ns <= m->wall_ns))
 			continue;
 		if (!gw_rng_below(&m->rng, ++seen))

@@ -17,7 +17,8 @@
  * are flooded; the accused refutes with a higher incarnation; without that it is dead after GW_MESH_LONE, or
  * GW_MESH_SURE when three have seen the silence. The times are such that a host starved for 8 s is never declared dead
  * and one silent for 20 s always is. Who was starved itself (its clock jumped) or fails to get answers accuses
- * later; who hears from nobody accuses nobody. The dead are dialled again now and then, so that partitions heal.
+ * later; who hears from nobody accuses nobody. The dead are dialled again now and then, so that partitions heal; and so
+ * are those that left, since a host that comes back cannot dial those without an address.
  *
  * Spreading. What changes is flooded over the standing links with dedupe (news is what changed the table); each
  * link has one number for its backlog. Every GW_MESH_SYNC a neighbour, every third time a random member, is
@@ -26,7 +27,8 @@
  *
  * Limits: GW_MEMBERS_MAX members; GW_MESH_LINKS_MAX links known to mesh; GW_MESH_PENDING_MAX records being
  * verified; GW_MESH_ERRANDS_MAX probes on behalf of others or by them. Beyond them news is dropped and anti-entropy
- * brings it again. Persistent: one slot "mesh" of 8 bytes, this host's incarnation.
+ * brings it again. Persistent: one slot "mesh" of 8 bytes, this host's incarnation; and the members that it knows, which
+ * the owner keeps (gw_mesh_known): a host that starts without one that others count on can neither dial it nor let it in.
  */
 #ifndef GW_MESH_MESH_H
 #define GW_MESH_MESH_H
@@ -53,8 +55,8 @@ enum {
 struct gw_mesh_config {
 	uint64_t seed;
 	struct gw_member_record *self;
-	/* Verified records of members to begin with; ours may be among them. First those that were in when this host knew
-	 * last, then the dead, which are dialled now and then and may come back, then those that had left. */
+	/* Verified records of members to begin with, as of gw_mesh_known; ours may be among them. First those that were in,
+	 * then the dead, then those that had left: the last two are let in, and dialled now and then. */
 	struct gw_member_record *const *bootstrap;
 	size_t bootstrap_count, bootstrap_dead, bootstrap_left;
 	struct gw_bytes stored; /* what was persisted in slot "mesh", or empty */
@@ -72,6 +74,15 @@ int gw_mesh_step(struct gw_mesh *m, const struct gw_event *ev, struct gw_actions
 const struct gw_roster *gw_mesh_roster(const struct gw_mesh *m);
 /* Hosts with which a standing link is up: at most `max` of them; returns how many. */
 size_t gw_mesh_neighbours(const struct gw_mesh *m, gw_host *out, size_t max);
+/* What the next start shall begin with: records, at most `max` of them, in the order that gw_mesh_config wants, and how
+ * many of each kind. Where nobody is in, all count as if they were: alone now does not mean that there was nobody. */
+struct gw_mesh_kinds {
+	size_t in, dead, left;
+};
+struct gw_mesh_kinds gw_mesh_known(const struct gw_mesh *m, struct gw_member_record **v, size_t max);
+/* From when on a change of the table is to be kept, after `n` records were kept at kept_ns. Who knows few must be quick,
+ * since none of them may be there later; who knows many need not, and shall not rewrite a long list all the time. */
+uint64_t gw_mesh_keep_at(uint64_t kept_ns, size_t n);
 /* How much this host distrusts its own sense of time: 0 (well) to 2. */
 unsigned gw_mesh_local_health(const struct gw_mesh *m);
 

@@ -3,10 +3,16 @@
 
 #include "sim.h"
 
-static int make(struct sim *s, struct sim_host *h, struct gw_member_record *const *bootstrap, size_t n, void **out)
+static int make(struct sim *s, struct sim_host *h, void **out)
 {
 	struct gw_mesh_config c = {
-		.seed = gw_rng_u64(&s->rng), .self = h->record, .bootstrap = bootstrap, .bootstrap_count = n};
+		.seed = gw_rng_u64(&s->rng),
+		.self = h->record,
+		.bootstrap = h->known,
+		.bootstrap_count = h->known_of.in,
+		.bootstrap_dead = h->known_of.dead,
+		.bootstrap_left = h->known_of.left,
+	};
 	struct gw_mesh *m;
 	int err;
 

@@ -208,6 +208,138 @@ static void a_partition_heals(uint64_t seed)
 	sim_free(s);
 }
 
+/* --- going and coming back --- */
+
+enum going { LEAVES, IS_KILLED, FAILS_SILENTLY, GOINGS };
+static const char *const ways[] = {"left", "were killed", "failed silently"};
+
+static void goes(struct sim *s, int host, enum going how)
+{
+	s->hosts[host].expected_dead = 1;
+	if (how == LEAVES)
+		sim_leave(s, host);
+	else
+		sim_crash(s, host, how == FAILS_SILENTLY);
+}
+
+static void comes_back(struct sim *s, int host)
+{
+	sim_restart(s, host);
+	s->hosts[host].expected_dead = 0;
+}
+
+struct return_of {
+	struct sim_config world;
+	int joins; /* the last host joins through the first one, which stops `settled_ns` later */
+	uint64_t settled_ns;
+	enum going how;
+	int first, last; /* those that go */
+	uint64_t away_ns;
+	uint64_t apart_ns; /* between their starts */
+	uint64_t starved_ns; /* all others do not run for so long from the first return on */
+};
+
+static int goes_away(const struct return_of *r, int host)
+{
+	return host >= r->first && host <= r->last;
+}
+
+/* Whoever went, for however long, and whoever noticed what of it: all are one mesh again soon. */
+static void return_of(uint64_t seed, const struct return_of *r)
+{
+	struct sim *s = world(seed, "comes back", r->world);
+	char when[160];
+
+	(void)snprintf(when, sizeof when,
+		       "after hosts %d to %d of %d (%d without address, %d joined) %s after %.2f s for %.2f s", r->first,
+		       r->last, r->world.hosts, r->world.undialable, r->joins, ways[r->how], (double)r->settled_ns / 1e9,
+		       (double)r->away_ns / 1e9);
+	s->quiet = 1; /* suspicions from before may end in a verdict that is refuted at once */
+	if (r->joins)
+		sim_join(s, r->world.hosts - 1, 0);
+	sim_run(s, r->settled_ns);
+	for (int i = r->first; i <= r->last; i++)
+		goes(s, i, r->how);
+	sim_run(s, (r->how == LEAVES ? SECOND / 2 : 0) + r->away_ns); /* the good-bye takes half a second */
+	for (int i = 0; i < r->world.hosts; i++)
+		if (r->starved_ns && !goes_away(r, i))
+			sim_freeze(s, i, r->starved_ns);
+	for (int i = r->first; i <= r->last; i++) {
+		comes_back(s, i);
+		sim_run(s, r->apart_ns);
+	}
+	sim_run(s, r->starved_ns);
+	agree_within(s, 40 * SECOND, when);
+	sim_run(s, 15 * SECOND); /* a suspicion that was running has ended */
+	agree_within(s, 15 * SECOND, when);
+	s->quiet = 0;
+	sim_run(s, 30 * SECOND);
+	SIM_CHECK(s, NULL, sim_tables_agree(s, NULL), "the mesh fell apart again %s", when);
+	sim_free(s);
+}
+
+/* From before anybody notices to long after all have: silence, suspicion, death, the time-out of a connection. */
+static const uint64_t aways[] = {0,	      50 * MS,	   300 * MS,	1 * SECOND,  2500 * MS,	  4 * SECOND,  6 * SECOND,
+				 9 * SECOND, 13 * SECOND, 16 * SECOND, 22 * SECOND, 45 * SECOND, 100 * SECOND};
+
+static void at_every_instant(uint64_t seed, struct return_of r)
+{
+	for (int how = 0; how < GOINGS; how++)
+		for (size_t i = 0; i < sizeof aways / sizeof *aways; i++) {
+			r.how = (enum going)how;
+			r.away_ns = aways[i] + (aways[i] ? seed * 37 % 50 * MS : 0);
+			r.apart_ns = i % 3 * SECOND;
+			r.starved_ns = i % 2 * 3 * SECOND;
+			return_of(seed + i, &r);
+		}
+}
+
+/* One of two, the other, both; on a network and on machines that have little to spare. */
+static void one_of_two_comes_back(uint64_t seed)
+{
+	for (int busy = 0; busy <= 1; busy++)
+		for (int who = 0; who < 3; who++)
+			at_every_instant(seed, (struct return_of){
+				.world = {.hosts = 2, .regions = 2, .loss = 0.05 * busy, .drop = 0.02 * busy},
+				.settled_ns = 5 * SECOND,
+				.first = who == 1,
+				.last = who >= 1,
+			});
+}
+
+/* Whom nobody can dial but the one that goes: it cannot dial them when it is back. */
+static void the_only_address_comes_back(uint64_t seed)
+{
+	for (int last = 0; last <= 1; last++) /* or the only two */
+		at_every_instant(seed, (struct return_of){.world = {.hosts = 3 + last, .regions = 2, .undialable = 2},
+							  .settled_ns = 5 * SECOND,
+							  .last = last});
+}
+
+static void some_of_many_come_back(uint64_t seed)
+{
+	at_every_instant(seed, (struct return_of){.world = {.hosts = 12, .regions = 3, .loss = 0.02, .drop = 0.01},
+						  .settled_ns = 5 * SECOND,
+						  .first = 2,
+						  .last = 5});
+}
+
+/* Whom it let in a moment ago nobody else knows. */
+static void a_host_that_let_one_in_comes_back(uint64_t seed)
+{
+	static const uint64_t settled[] = {0, 1 * MS, 20 * MS, 100 * MS, 700 * MS, 2 * SECOND, 4 * SECOND, 20 * SECOND};
+
+	for (size_t i = 0; i < sizeof settled / sizeof *settled; i++)
+		for (int who = 0; who < 3; who++)
+			at_every_instant(seed, (struct return_of){
+				.world = {.hosts = 2, .regions = 2, .late = 1},
+				.joins = 1,
+				.settled_ns = settled[i],
+				.first = who == 1,
+				.last = who >= 1,
+			});
+}
+
 static void a_lossy_network_kills_nobody(uint64_t seed)
 {
 	struct sim *s = world(seed, "lossy network",
@@ -289,6 +421,10 @@ int main(void)
 		{"silent for 20 s", a_silent_host_goes_and_comes_back},
 		{"a machine fails", a_machine_fails},
 		{"partition and heal", a_partition_heals},
+		{"one of two comes back", one_of_two_comes_back},
+		{"the only address comes back", the_only_address_comes_back},
+		{"some of many come back", some_of_many_come_back},
+		{"who let one in comes back", a_host_that_let_one_in_comes_back},
 		{"lossy network", a_lossy_network_kills_nobody},
 		{"no address", hosts_behind_nat_take_part},
 		{"determinism", the_same_seed_is_the_same_run},

@@ -5,7 +5,8 @@
  * What is modelled: links as io/zmq has them (one a pair, while either end asks; TCP order; dials that fail, take a
  * round trip and a half, and need the other end to know the caller), delay, jitter, loss (as delay spikes, since TCP
  * resends), messages dropped at a full queue, rates per host and per region border, partitions, hosts that crash (by
- * themselves or with their machine), restart with what was durable, or do not get the processor for a while. All
+ * themselves or with their machine), restart with what was durable (which of the members too), or do not get the
+ * processor for a while. All
  * control messages go through the real codec. Blocks carry a tag, good or bad, in place of content; signatures are
  * looked up in a registry of what was signed.
  *
@@ -33,7 +34,8 @@ struct sim_host;
 
 /* The machine under test: mesh alone, or the whole node. */
 struct sim_ops {
-	int (*make)(struct sim *s, struct sim_host *h, struct gw_member_record *const *bootstrap, size_t n, void **out);
+	/* It begins with what `h` knows. */
+	int (*make)(struct sim *s, struct sim_host *h, void **out);
 	void (*free)(void *machine);
 	int (*step)(void *machine, const struct gw_event *ev, struct gw_actions *out);
 	const struct gw_mesh *(*mesh)(const void *machine);
@@ -101,6 +103,9 @@ struct sim_host {
 	struct sim_slot slots[SIM_SLOTS];
 	struct sim_stored *store;
 	int64_t served; /* the engine outlives the daemon */
+	struct gw_member_record **known; /* members kept for the next start, with a reference each */
+	struct gw_mesh_kinds known_of;
+	uint64_t known_table, known_ns;	 /* the roster's digest then, and when */
 	/* measured */
 	uint64_t nic_out_ns, nic_in_ns; /* busy until */
 	uint64_t sent_bytes, sent_messages, rx_border;
@@ -153,10 +158,11 @@ void sim_run(struct sim *s, uint64_t for_ns);
 int sim_run_until(struct sim *s, uint64_t for_ns, int (*done)(struct sim *s, void *ctx), void *ctx);
 /* The process dies; with its machine if `silent`: then no link says so before its time-out. */
 void sim_crash(struct sim *s, int host, int silent);
+/* It begins with the members that it has kept. */
 void sim_restart(struct sim *s, int host);
 /* The host does not run for a while; what comes for it waits. */
 void sim_freeze(struct sim *s, int host, uint64_t for_ns);
-/* The good-bye of a graceful stop, then the stop. */
+/* The good-bye of a graceful stop, then the stop half a second later. */
 void sim_leave(struct sim *s, int host);
 void sim_partition(struct sim *s, int (*group)(const struct sim *s, int host));
 void sim_heal(struct sim *s);

@@ -27,7 +27,7 @@ static void set_costs(struct sim *s, struct gw_region_cost *costs, char (*names)
 	c->costs = costs;
 }
 
-static int make(struct sim *s, struct sim_host *h, struct gw_member_record *const *bootstrap, size_t n, void **out)
+static int make(struct sim *s, struct sim_host *h, void **out)
 {
 	struct gw_region_cost costs[SIM_REGIONS_MAX * SIM_REGIONS_MAX / 2];
 	char names[SIM_REGIONS_MAX][24];
@@ -37,7 +37,13 @@ static int make(struct sim *s, struct sim_host *h, struct gw_member_record *cons
 	int err;
 
 	c.mesh = (struct gw_mesh_config){
-		.self = h->record, .bootstrap = bootstrap, .bootstrap_count = n, .stored = slot(h, "mesh")};
+		.self = h->record,
+		.bootstrap = h->known,
+		.bootstrap_count = h->known_of.in,
+		.bootstrap_dead = h->known_of.dead,
+		.bootstrap_left = h->known_of.left,
+		.stored = slot(h, "mesh"),
+	};
 	c.board.persisted = slot(h, "board");
 	c.swarm.eager_max_bytes = s->config.eager_max_bytes;
 	set_costs(s, costs, names, &c.swarm);

@@ -79,6 +79,58 @@ static void later_free(void *p)
 	free(l);
 }
 
+/* --- members kept --- */
+
+static size_t count_kinds(struct gw_mesh_kinds k)
+{
+	return k.in + k.dead + k.left;
+}
+
+static void know(struct sim_host *h, struct gw_member_record *const *v, struct gw_mesh_kinds k)
+{
+	struct gw_member_record **old = h->known;
+	size_t n = count_kinds(k), old_n = count_kinds(h->known_of);
+
+	h->known = calloc(n + 1, sizeof *h->known);
+	if (!h->known)
+		abort();
+	for (size_t i = 0; i < n; i++)
+		h->known[i] = gw_member_record_ref(v[i]);
+	h->known_of = k;
+	for (size_t i = 0; i < old_n; i++)
+		gw_member_record_unref(old[i]);
+	free(old);
+	if (!v) {
+		free(h->known);
+		h->known = NULL;
+	}
+}
+
+/* As daemon/members.h. */
+static void keep_members(struct sim *s, struct sim_host *h)
+{
+	const struct gw_mesh *m = s->config.ops->mesh(h->machine);
+	struct gw_member_record **v = calloc((size_t)s->config.hosts, sizeof *v);
+	struct gw_mesh_kinds k;
+
+	if (!v)
+		abort();
+	k = gw_mesh_known(m, v, (size_t)s->config.hosts);
+	if (count_kinds(k))
+		know(h, v, k);
+	h->known_table = gw_mesh_roster(m)->digest;
+	h->known_ns = s->now_ns;
+	free(v);
+}
+
+/* At the first event when it is due: that is late rather than early. */
+static void look_at_members(struct sim *s, struct sim_host *h)
+{
+	if (gw_mesh_roster(s->config.ops->mesh(h->machine))->digest != h->known_table &&
+	    s->now_ns >= gw_mesh_keep_at(h->known_ns, count_kinds(h->known_of)))
+		keep_members(s, h);
+}
+
 static void signed_free(void *p)
 {
 	struct gw_event *ev = p;
@@ -103,6 +155,7 @@ void sim_free(struct sim *s)
 		for (int k = 0; k < SIM_SLOTS; k++)
 			free(h->slots[k].p);
 		sim_store_free(h);
+		know(h, NULL, (struct gw_mesh_kinds){0, 0, 0});
 	}
 	sim_net_free(s);
 	gw_map_free(&s->signed_records, signed_free);
@@ -267,6 +320,8 @@ void sim_feed(struct sim *s, int host, struct gw_event *ev)
 
 	if (!h->running)
 		return;
+	if (ev->kind != GW_EV_START)
+		look_at_members(s, h);
 	ev->now_ns = s->now_ns;
 	ev->wall_ns = EPOCH_NS + s->now_ns;
 	s->events++;
@@ -283,7 +338,7 @@ void sim_feed(struct sim *s, int host, struct gw_event *ev)
 
 /* --- hosts --- */
 
-static void start_host(struct sim *s, struct sim_host *h, struct gw_member_record *const *bootstrap, size_t n)
+static void start_host(struct sim *s, struct sim_host *h)
 {
 	struct gw_event ev = {.kind = GW_EV_START};
 
@@ -291,22 +346,21 @@ static void start_host(struct sim *s, struct sim_host *h, struct gw_member_recor
 	h->running = h->started = 1;
 	h->left = 0;
 	h->frozen_until_ns = 0;
-	if (s->config.ops->make(s, h, bootstrap, n, &h->machine))
+	if (s->config.ops->make(s, h, &h->machine))
 		sim_fail(s, h, "cannot make the machine");
 	sim_feed(s, h->index, &ev);
 	sim_store_event(s, h, &ev);
 }
 
-/* The records of all hosts that have been started, in an order of this host's own: handles differ everywhere. */
-static void start_knowing_all(struct sim *s, struct sim_host *h, int first_boot)
+/* The records of all hosts that are there at first, in an order of this host's own: handles differ everywhere. */
+static void start_knowing_all(struct sim *s, struct sim_host *h)
 {
 	struct gw_member_record **v = calloc((size_t)s->config.hosts, sizeof *v);
 	size_t n = 0;
 
 	for (int i = 0; i < s->config.hosts; i++)
-		if (s->hosts[i].started ||
-		    (first_boot && i < s->config.hosts - s->config.undialable - s->config.late) ||
-		    (first_boot && i >= s->config.hosts - s->config.undialable))
+		if (s->hosts[i].started || i < s->config.hosts - s->config.undialable - s->config.late ||
+		    i >= s->config.hosts - s->config.undialable)
 			v[n++] = s->hosts[i].record;
 	for (size_t i = n; i > 1; i--) {
 		size_t j = gw_rng_below(&s->rng, i);
@@ -315,7 +369,8 @@ static void start_knowing_all(struct sim *s, struct sim_host *h, int first_boot)
 		v[i - 1] = v[j];
 		v[j] = t;
 	}
-	start_host(s, h, v, n);
+	know(h, v, (struct gw_mesh_kinds){n, 0, 0});
+	start_host(s, h);
 	free(v);
 }
 
@@ -327,7 +382,7 @@ static void boot_one(struct sim *s, void *ctx)
 {
 	struct boot *b = ctx;
 
-	start_knowing_all(s, &s->hosts[b->host], 1);
+	start_knowing_all(s, &s->hosts[b->host]);
 	free(b);
 }
 
@@ -354,7 +409,9 @@ void sim_join(struct sim *s, int host, int via)
 	struct gw_event ev = {.kind = GW_EV_MEMBER_RECORD, .host = GW_HOST_NONE, .record = s->hosts[host].record};
 
 	sim_feed(s, via, &ev);
-	start_host(s, &s->hosts[host], &s->hosts[via].record, 1);
+	keep_members(s, &s->hosts[via]);
+	know(&s->hosts[host], &s->hosts[via].record, (struct gw_mesh_kinds){1, 0, 0});
+	start_host(s, &s->hosts[host]);
 }
 
 static void stop(struct sim *s, struct sim_host *h, int silent)
@@ -378,12 +435,17 @@ void sim_crash(struct sim *s, int host, int silent)
 
 void sim_restart(struct sim *s, int host)
 {
-	start_knowing_all(s, &s->hosts[host], 0);
+	start_host(s, &s->hosts[host]);
 }
 
 static void stop_later(struct sim *s, void *ctx)
 {
-	stop(s, ctx, 0);
+	struct sim_host *h = ctx;
+
+	if (!h->running)
+		return;
+	keep_members(s, h);
+	stop(s, h, 0);
 }
 
 void sim_leave(struct sim *s, int host)

@@ -282,6 +282,8 @@ START_TEST(the_dead_of_a_former_life_come_back)
 	const struct gw_roster *r;
 	struct gw_r_member_news n;
 	struct gw_msg m = say(&n, 2, GW_MEMBER_ALIVE, 1);
+	struct gw_member_record *kept[3];
+	struct gw_mesh_kinds k;
 	struct bench b = {.now = SECOND};
 
 	for (int i = 0; i < 4; i++)
@@ -298,6 +300,19 @@ START_TEST(the_dead_of_a_former_life_come_back)
 	step(&b, &ev);
 	ck_assert_uint_eq(told(&b, GW_EV_MEMBER_UP)->host, 1);
 	ck_assert_int_eq(gw_roster_is_in(gw_roster_at(r, 2)), 0);
+	/* They are kept as what they are, until there is nobody else to begin with. */
+	k = gw_mesh_known(b.m, kept, 3);
+	ck_assert(k.in == 1 && k.dead == 1 && k.left == 1);
+	for (gw_host h = 1; h <= 3; h++)
+		ck_assert_ptr_eq(kept[h - 1], gw_roster_at(r, h)->record);
+	k = gw_mesh_known(b.m, kept, 2);
+	ck_assert(k.in == 1 && k.dead == 1 && k.left == 0);
+	gw_put_le32(n.identity, 1);
+	n.state = GW_MEMBER_LEFT;
+	hear(&b, 1, &m);
+	k = gw_mesh_known(b.m, kept, 3);
+	ck_assert(k.in == 3 && k.dead == 0 && k.left == 0);
+	n.state = GW_MEMBER_ALIVE;
 	/* Both are known, so both are heard when they come. */
 	for (ev.host = 2; ev.host <= 3; ev.host++) {
 		ev.kind = GW_EV_LINK_UP;
