@@ -186,6 +186,7 @@ void gw_core_put(struct gw_core *c, const struct gw_event *ev)
 		free(p);
 	}
 	c->busy = 0;
+	gw_members_look(c);
 }
 
 void gw_core_drop_pending(struct gw_core *c)

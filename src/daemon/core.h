@@ -10,6 +10,7 @@
 
 #include "daemon/config.h"
 #include "daemon/identity.h"
+#include "daemon/members.h"
 #include "daemon/objects.h"
 #include "daemon/publish.h"
 #include "daemon/quiet.h"
@@ -63,8 +64,8 @@ struct gw_core {
 	struct gw_core_query queries[GW_CORE_QUERIES_MAX];
 	uint64_t next_query;
 	struct gw_core_pending *first, **last; /* events that wait */
-	struct gw_timer save_timer;
-	struct gw_digest saved;               /* of the members when they were last saved */
+	struct gw_members members;
+	struct gw_timer expire_timer;
 	int busy, stopping;
 };
 

@@ -333,6 +333,12 @@ static int on_join(void *ctx, const uint8_t curve[GW_NET_KEY], const struct gw_m
 	reply->roots.v[0].signed_bytes = (struct gw_bytes){id->root_bytes, id->root_n};
 	/* First: what is listed points into records, and a host that joins again has its own replaced here. */
 	tell_mesh(l, &m, req->member);
+	/* Before it hears that it is in: should this host start again, it must know the newcomer. Where there are more members
+	 * than the reply lists, others know it by then, and it soon knows others. */
+	if (gw_roster_count(gw_mesh_roster(gw_node_mesh(l->core->node))) <= REPLY_MEMBERS)
+		err = gw_members_keep(l->core, why);
+	if (err)
+		return gw_diag_wrap(why, err, "the newcomer cannot be written down");
 	list_members(l, m.region, arena, reply);
 	GW_LOG(GW_LOG_NOTICE, "a host joined", "host", m.name, "region", m.region, NULL);
 	return 0;

@@ -16,9 +16,9 @@
 #include "io/os/clock.h"
 #include "io/os/pool.h"
 
-enum { BOOTSTRAP_MAX = 4096, JOBS_MAX = 8192, WORKERS_DEFAULT_MAX = 8 };
+enum { JOBS_MAX = 8192, WORKERS_DEFAULT_MAX = 8 };
 
-#define SAVE_MEMBERS_NS 30000000000ull
+#define EXPIRE_NS 30000000000ull
 
 static unsigned worker_count(const struct gw_config *c)
 {
@@ -43,7 +43,7 @@ static int make_folders(const struct gw_config *c, struct gw_fs *fs, struct gw_d
 
 struct boot {
 	struct gw_core *core;
-	struct gw_member_record *v[BOOTSTRAP_MAX];
+	struct gw_member_record *v[GW_MEMBERS_KEPT];
 	size_t n, of[GW_IDENTITY_STATES]; /* in all; of those in, dead, left */
 	unsigned state;
 };
@@ -57,7 +57,7 @@ static int add_bootstrap(void *ctx, const void *bytes, size_t n)
 		b->state += b->state + 1 < GW_IDENTITY_STATES;
 		return 0;
 	}
-	if (b->n == BOOTSTRAP_MAX || gw_member_open(&b->core->identity.root, gw_clock_wall_ns(), bytes, n, &m, NULL))
+	if (b->n == GW_MEMBERS_KEPT || gw_member_open(&b->core->identity.root, gw_clock_wall_ns(), bytes, n, &m, NULL))
 		return 0; /* expired, or of another mesh: of no use */
 	if (gw_verify_record(&m, (struct gw_bytes){bytes, n}, &b->v[b->n]))
 		return GW_ENOMEM;
@@ -219,55 +219,14 @@ static int make_publishers(struct gw_core *c, struct gw_diag *why)
 	return err;
 }
 
-/* --- members to dial first, next time --- */
+/* --- from time to time --- */
 
-/* Alone now does not mean that there was nobody; and what is on the disk already costs no sync. */
-static void save_these(struct gw_core *c, const struct gw_bytes *v, size_t n)
-{
-	struct gw_digest all;
-	struct gw_wr w;
-
-	gw_wr_init(&w, BOOTSTRAP_MAX * sizeof all.b);
-	for (size_t i = 0; i < n; i++) {
-		struct gw_digest one;
-
-		gw_digest_of(v[i].p, v[i].n, &one);
-		gw_wr_bytes(&w, one.b, sizeof one.b);
-	}
-	gw_digest_of(w.p, w.n, &all);
-	if (!w.err && !gw_digest_equal(&all, &c->saved) && !gw_identity_save_members(c->fs, c->cfg, v, n, NULL))
-		c->saved = all;
-	gw_wr_free(&w);
-}
-
-/* Appends the members of that state; those in are of two. */
-static size_t list_members(const struct gw_roster *r, enum gw_member_state state, struct gw_bytes *v, size_t n)
-{
-	for (gw_host h = 1; h < r->n && n < BOOTSTRAP_MAX; h++) {
-		const struct gw_roster_entry *e = gw_roster_at(r, h);
-
-		if (e && e->record && (e->state == state || (state == GW_MEMBER_ALIVE && gw_roster_is_in(e))))
-			v[n++] = e->record->raw;
-	}
-	return n;
-}
-
-/* The dead and those that left too: should all others start again meanwhile, nobody else would know them and let them in. */
-static void save_members(void *ctx)
+static void expire(void *ctx)
 {
 	struct gw_core *c = ctx;
-	const struct gw_roster *r = gw_mesh_roster(gw_node_mesh(c->node));
-	struct gw_bytes *v = calloc(r->n + GW_IDENTITY_STATES, sizeof *v);
-	size_t n = v ? list_members(r, GW_MEMBER_ALIVE, v, 0) : 0;
 
-	if (n) {
-		n = list_members(r, GW_MEMBER_DEAD, v, n + 1);
-		n = list_members(r, GW_MEMBER_LEFT, v, n + 1);
-		save_these(c, v, n);
-	}
-	free(v);
 	gw_links_expire(c->links);
-	(void)gw_timer_set(c->loop, &c->save_timer, gw_loop_now_ns(c->loop) + SAVE_MEMBERS_NS);
+	(void)gw_timer_set(c->loop, &c->expire_timer, gw_loop_now_ns(c->loop) + EXPIRE_NS);
 }
 
 /* --- life --- */
@@ -354,6 +313,7 @@ static int begin(struct gw_core *c, struct gw_diag *why)
 	struct known k = {c, why};
 	int err;
 
+	gw_members_begin(c);
 	gw_core_put(c, &start);
 	gw_island_report(c->island);
 	say_join_address(c);
@@ -362,9 +322,9 @@ static int begin(struct gw_core *c, struct gw_diag *why)
 		return err;
 	for (uint32_t i = 0; i < c->publisher_count; i++)
 		gw_publisher_start(c->publishers[i]);
-	c->save_timer.fire = save_members;
-	c->save_timer.ctx = c;
-	return gw_timer_set(c->loop, &c->save_timer, gw_loop_now_ns(c->loop) + SAVE_MEMBERS_NS / 10);
+	c->expire_timer.fire = expire;
+	c->expire_timer.ctx = c;
+	return gw_timer_set(c->loop, &c->expire_timer, gw_loop_now_ns(c->loop) + EXPIRE_NS);
 }
 
 int gw_core_start(struct gw_core **out, struct gw_loop *loop, struct gw_fs *fs, struct gw_config *cfg, struct gw_diag *why)
@@ -399,7 +359,8 @@ void gw_core_stop(struct gw_core *c)
 	if (!c)
 		return;
 	c->stopping = 1;
-	gw_timer_stop(c->loop, &c->save_timer);
+	gw_members_end(c);
+	gw_timer_stop(c->loop, &c->expire_timer);
 	gw_island_stop(c->island);
 	if (c->workers)
 		gw_workers_free(c->workers);

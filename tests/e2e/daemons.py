@@ -89,6 +89,9 @@ class Story:
         self.lab.wait("the service manager hears that the trainer is ready", 5, lambda: self.manager.heard("READY=1"))
         self.lab.wait("… and alive", 5, lambda: self.manager.heard("WATCHDOG=1"))
         self.lab.join(self.island, self.trainer)
+        self.trainer.kill()  # at once: it knows whom it let in when it starts
+        with self.manager:
+            self.trainer.start()
         self.trainer.publish(POLICY, VERSIONS[0])
         self.wait_held(0)
         current = self.island.state / "checkpoints" / POLICY / "CURRENT"
@@ -170,6 +173,7 @@ class Story:
         expect("the newest version known", self.island.health(POLICY)["head"]["version"], 3)
         expect("what it holds", self.island.holds(POLICY, 3), True)
         self.trainer.start()
+        self.lab.wait("the trainer is a member again", 20, lambda: self.island.log_has("member is back", "host=trainer"))
         self.lab.wait("the head is fresh again", 20, lambda: self.health_status(self.island) == 0)
         expect("its version", self.island.health(POLICY)["head"]["version"], 3)
 
