@@ -13,14 +13,18 @@ static double seconds(clockid_t clock)
 
 struct bench_time bench_now(void)
 {
-	return (struct bench_time){seconds(CLOCK_PROCESS_CPUTIME_ID), seconds(CLOCK_MONOTONIC), 1};
+	return (struct bench_time){.cpu_s = seconds(CLOCK_PROCESS_CPUTIME_ID), .wall_s = seconds(CLOCK_MONOTONIC)};
 }
 
 struct bench_time bench_since(struct bench_time start)
 {
 	struct bench_time t = bench_now();
 
-	return (struct bench_time){t.cpu_s - start.cpu_s, t.wall_s - start.wall_s, 1};
+	t.cpu_s -= start.cpu_s;
+	t.wall_s -= start.wall_s;
+	t.least_s = t.wall_s;
+	t.runs = 1;
+	return t;
 }
 
 static int by_value(const void *a, const void *b)
@@ -51,6 +55,6 @@ int bench_median(struct bench_time *median, int runs, void (*before)(void *ctx),
 	}
 	qsort(cpu, (size_t)runs, sizeof cpu[0], by_value);
 	qsort(wall, (size_t)runs, sizeof wall[0], by_value);
-	*median = (struct bench_time){cpu[runs / 2], wall[runs / 2], runs};
+	*median = (struct bench_time){cpu[runs / 2], wall[runs / 2], wall[0], runs};
 	return 0;
 }

@@ -7,7 +7,8 @@
 
 struct bench_time {
 	double cpu_s, wall_s;
-	int runs; /* how many the median is of */
+	double least_s; /* of wall_s, for what others can only slow */
+	int runs;	/* how many the median is of */
 };
 
 struct bench_time bench_now(void);

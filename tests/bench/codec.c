@@ -76,10 +76,11 @@ static void measure_threads(struct job *j, struct godwit *g, const struct bench_
 	fail(kernel_measure(j->b.pair, KERNEL_READ_TWO, &two, j->runs, NULL, &both), "reading", NULL);
 	fail(kernel_measure(j->b.pair, KERNEL_READ, &two, j->runs, NULL, &one), "reading", NULL);
 	fail(godwit_encode(g, &two, j->runs, &t), "gw_diff", &g->why);
-	result_threads(&j->b, "encode", encode->wall_s, t.wall_s, j->b.ceilings[KERNEL_READ_TWO].wall_s, both.wall_s);
+	result_threads(&j->b, "encode", encode->least_s, t.least_s, j->b.ceilings[KERNEL_READ_TWO].least_s,
+		       both.least_s);
 	fail(godwit_open(g), "gw_patch_open", &g->why);
 	fail(godwit_decode(g, &two, GODWIT_LIST, j->runs, j->model, &t), "gw_tile_decode", NULL);
-	result_threads(&j->b, "decode", decode->wall_s, t.wall_s, j->b.ceilings[KERNEL_READ].wall_s, one.wall_s);
+	result_threads(&j->b, "decode", decode->least_s, t.least_s, j->b.ceilings[KERNEL_READ].least_s, one.least_s);
 	gw_pool_threads_free(&two);
 }
 
@@ -103,6 +104,19 @@ static void measure_godwit(struct job *j)
 	if (j->b.pair->bytes >= LARGE)
 		measure_threads(j, &g, &encode, &list);
 	godwit_free(&g);
+}
+
+/* Where all is of one dtype. */
+static void measure_tiles(struct job *j)
+{
+	enum gw_dtype dtype = gw_dtype_parse(j->b.dtype, strlen(j->b.dtype));
+	struct tiles_result r;
+
+	if (!dtype)
+		return;
+	fail(tiles_measure(j->b.pair, dtype, j->runs, &r), "coding tiles", NULL);
+	if (r.bytes)
+		result_tiles(&j->b, &r);
 }
 
 struct rival_run {
@@ -189,6 +203,7 @@ static void measure(const struct options *o, const struct bench_pair *p, const c
 	measure_kernels(&j);
 	measure_rivals(&j);
 	measure_godwit(&j);
+	measure_tiles(&j);
 	measure_tools(&j);
 	(void)fflush(stdout);
 	free(j.model);

@@ -70,6 +70,16 @@ void result_threads(const struct bench_block *b, const char *way, double one_s, 
 	tail(b);
 }
 
+void result_tiles(const struct bench_block *b, const struct tiles_result *r)
+{
+	(void)printf("RESULT codec.encode_tiles.godwit %.3f GB/s cpu_s=%.4f wall_s=%.4f runs=%d of_read=%.3f "
+		     "learn_cpu_s=%.4f "
+		     "payload_bytes=%" PRIu64,
+		     gb(b) / r->code.cpu_s, r->code.cpu_s, r->code.wall_s, r->code.runs,
+		     b->ceilings[KERNEL_READ_TWO].cpu_s / r->code.cpu_s, r->learn.cpu_s, r->bytes);
+	tail(b);
+}
+
 void result_missing(const struct bench_block *b, const char *tool, const char *package)
 {
 	(void)printf("RESULT codec.missing.%s 0 bits package=%s", tool, package);

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "kernels.h"
 #include "pair.h"
+#include "tiles.h"
 
 /* One block of lines. */
 struct bench_block {
@@ -28,6 +29,7 @@ void result_speed(const struct bench_block *b, const char *way, const char *code
 /* What a second thread gains on the wall, beside what it gains for reading. */
 void result_threads(const struct bench_block *b, const char *way, double one_s, double two_s, double read_one_s,
 		    double read_two_s);
+void result_tiles(const struct bench_block *b, const struct tiles_result *r);
 void result_missing(const struct bench_block *b, const char *tool, const char *package);
 
 #endif

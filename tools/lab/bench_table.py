@@ -168,6 +168,9 @@ def more(block: Block) -> Optional[str]:
     if not lists or not prints:
         return None
     text = f"Godwit decodes to lists at {lists.value:.2f} GB/s, with fingerprints of what changed at {prints.value:.2f}"
+    tiles = block.lines.get("encode_tiles.godwit")
+    if tiles:
+        text += f"; compares and codes tiles alone at {tiles.value:.2f}"
     for way in ("encode", "decode"):
         two = block.lines.get("two_threads." + way)
         if two:
