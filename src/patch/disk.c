@@ -83,7 +83,8 @@ static int prove_base(const struct gw_patch *pt, const struct gw_checkpoint *bas
 	int err;
 
 	if (pt->info.anchor)
-		return base ? gw_diag_set(why, GW_EINVAL, "the patch holds a whole version: it takes no base") : 0;
+		return base ? gw_diag_set(why, GW_EINVAL, "the patch holds a whole version: it takes no base")
+			    : gw_match_promise(NULL, pt, why);
 	if (!base)
 		return gw_diag_set(why, GW_EINVAL, "the patch is a change: it needs the base that it was made from");
 	err = gw_match_init(&m, base, pool, watch, why);

@@ -313,6 +313,8 @@ static int gather(const struct place *w, const struct gw_patch *pt, const struct
 	if (!err)
 		err = gather_files(&g, pt);
 	if (!err)
+		err = gw_rebuild_check(g.rb, why);
+	if (!err)
 		err = gw_redo_end(g.log);
 	if (!err)
 		err = gw_checkpoint_check(base, why);

@@ -290,6 +290,52 @@ static int match_model(const struct gw_match *m, const uint64_t want[2], int err
 			   wanted, hint);
 }
 
+static uint64_t elements_of(const struct gw_tensor *t)
+{
+	return t->bytes / gw_dtype_width((enum gw_dtype)t->dtype);
+}
+
+/* Before and after are sums over tensors: takes out what the row replaces, puts in what it makes. */
+static int follow_row(const struct gw_match *m, const struct gw_patch_tensor *r, struct gw_patch_info *sum,
+		      struct gw_diag *why)
+{
+	const uint64_t *lane = NULL;
+	const struct gw_tensor *t = m ? find(m, r->name, &lane) : NULL;
+
+	if (t && r->kind == GW_TENSOR_WHOLE && alike(r, t))
+		return gw_diag_set(why, GW_EMALFORMED,
+				   "patch file: tensor %s travels whole, though the base has it in that form", r->name);
+	if (t) {
+		gw_model_print_remove(sum->to_print, t->name, gw_dtype_name((enum gw_dtype)t->dtype), t->rank, t->shape, lane);
+		sum->elements -= elements_of(t);
+		sum->bytes -= t->bytes;
+	}
+	if (r->kind != GW_TENSOR_REMOVED) {
+		gw_model_print_add(sum->to_print, r->name, gw_dtype_name(r->dtype), r->rank, r->shape, r->print_new);
+		sum->elements += r->elements;
+		sum->bytes += r->bytes;
+	}
+	return 0;
+}
+
+int gw_match_promise(const struct gw_match *m, const struct gw_patch *pt, struct gw_diag *why)
+{
+	struct gw_patch_info sum = {.to_print = {m ? m->model[0] : 0, m ? m->model[1] : 0}};
+	int err = 0;
+
+	for (uint32_t i = 0; m && i < gw_checkpoint_tensors(m->c); i++) {
+		sum.elements += elements_of(gw_checkpoint_tensor(m->c, i));
+		sum.bytes += gw_checkpoint_tensor(m->c, i)->bytes;
+	}
+	for (uint32_t i = 0; !err && i < pt->info.tensors; i++)
+		err = follow_row(m, &pt->tensors[i], &sum, why);
+	if (!err && (!same_print(sum.to_print, pt->info.to_print) || sum.elements != pt->info.elements ||
+		     sum.bytes != pt->info.bytes))
+		err = gw_diag_set(why, GW_EMALFORMED,
+				  "patch file: its header promises another version than its tensors make");
+	return err;
+}
+
 int gw_match_base(const struct gw_match *m, const struct gw_patch *pt, struct gw_diag *why)
 {
 	int err = 0;
@@ -302,9 +348,10 @@ int gw_match_base(const struct gw_match *m, const struct gw_patch *pt, struct gw
 	}
 	for (uint32_t i = 0; !err && i < pt->info.files; i++)
 		err = match_file(m, &pt->files[i], 0, GW_EBASE, why);
-	return err ? err
-		   : match_model(m, pt->info.from_print, GW_EBASE,
-				 "; what the patch changes matches, another tensor does not", why);
+	if (!err)
+		err = match_model(m, pt->info.from_print, GW_EBASE,
+				  "; what the patch changes matches, another tensor does not", why);
+	return err ? err : gw_match_promise(m, pt, why);
 }
 
 int gw_match_result(const struct gw_match *m, const struct gw_patch *pt, struct gw_diag *why)

@@ -35,6 +35,10 @@ void gw_match_free(struct gw_match *m);
  * it takes over, and the model as a whole. Else GW_EBASE, naming what differs. */
 int gw_match_base(const struct gw_match *m, const struct gw_patch *pt, struct gw_diag *why);
 
+/* 0 where the patch's rows make of the base (NULL: of nothing) what its header says: fingerprint and size after. Else
+ * GW_EMALFORMED. gw_match_base asks it too. */
+int gw_match_promise(const struct gw_match *m, const struct gw_patch *pt, struct gw_diag *why);
+
 /* 0 where it is what the patch ends in (files that the patch does not name aside). Else GW_EFINGERPRINT or
  * GW_EDIGEST, naming what differs. */
 int gw_match_result(const struct gw_match *m, const struct gw_patch *pt, struct gw_diag *why);

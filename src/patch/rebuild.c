@@ -37,6 +37,7 @@ struct gw_rebuild {
 	struct worker *workers;
 	uint8_t *buffer; /* what is made at once */
 	size_t buffer_bytes;
+	uint64_t served; /* tensors made so far */
 
 	/* Of the batch that runs. */
 	const struct gw_patch_tensor *tensor; /* NULL for bytes that are no tensor's */
@@ -334,6 +335,7 @@ static int put_served(struct gw_rebuild *rb, const struct gw_patch_file *f, cons
 	const struct gw_patch_tensor *t = gw_patch_find(rb->pt, s->name);
 	const struct gw_tensor *b = rb->base ? gw_checkpoint_find(rb->base, s->name) : NULL;
 
+	rb->served++;
 	if (t && (t->kind == GW_TENSOR_REMOVED || !same_shape(t->rank, t->shape, t->dtype, s)))
 		return gw_diag_set(why, GW_EMALFORMED,
 				   "patch file: %s: its header and the tensor table differ about %s", f->name, s->name);
@@ -440,4 +442,20 @@ int gw_rebuild_file(struct gw_rebuild *rb, const struct gw_patch_file *f, const 
 		return gw_diag_set(why, GW_EBASE, "the base holds no %s of that size", f->name);
 	err = give(rb, sink, 0, p, n, 1);
 	return err || f->kind != GW_PATCH_SHARD ? err : put_data(rb, f, p, sink, why);
+}
+
+int gw_rebuild_check(const struct gw_rebuild *rb, struct gw_diag *why)
+{
+	uint64_t want = rb->base ? gw_checkpoint_tensors(rb->base) : 0;
+
+	for (uint32_t i = 0; i < rb->pt->info.tensors; i++) {
+		const struct gw_patch_tensor *t = &rb->pt->tensors[i];
+
+		want -= t->kind == GW_TENSOR_REMOVED;
+		want += t->kind == GW_TENSOR_WHOLE && !(rb->base && gw_checkpoint_find(rb->base, t->name));
+	}
+	return rb->served == want ? 0
+				  : gw_diag_set(why, GW_EMALFORMED,
+						"patch file: its files hold %llu tensors, the version has %llu",
+						(unsigned long long)rb->served, (unsigned long long)want);
 }

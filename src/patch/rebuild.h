@@ -34,4 +34,7 @@ struct gw_sink {
 int gw_rebuild_file(struct gw_rebuild *rb, const struct gw_patch_file *f, const struct gw_sink *sink,
 		    struct gw_diag *why);
 
+/* When all files are made: 0 where they hold every tensor of the version, once; else GW_EMALFORMED. */
+int gw_rebuild_check(const struct gw_rebuild *rb, struct gw_diag *why);
+
 #endif

@@ -89,7 +89,10 @@ static const char *read_name(struct reading *g, const char *last, size_t max)
 	if (!g->r.err && (shared > last_n || more > max || shared + more > max || !more))
 		gw_rd_fail(&g->r, GW_EMALFORMED);
 	tail = gw_rd_bytes(&g->r, more);
-	name = tail ? take(g, shared + more + 1, 1) : NULL;
+	/* A name has one form: it shares all it can. */
+	if (tail && shared < last_n && tail[0] == (uint8_t)last[shared])
+		gw_rd_fail(&g->r, GW_EMALFORMED);
+	name = tail && !g->r.err ? take(g, shared + more + 1, 1) : NULL;
 	if (!name)
 		return NULL;
 	if (shared)

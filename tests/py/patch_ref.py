@@ -396,6 +396,7 @@ class Patch:
         old = last.encode()
         need(shared <= len(old), "shared part of a name")
         name = old[:shared] + self.r.take(more)
+        need(shared == len(old) or name[shared] != old[shared], "a name that shares less than it could")
         need(old < name and 0 not in name, "order of names")
         return name.decode()
 

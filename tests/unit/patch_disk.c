@@ -720,11 +720,63 @@ START_TEST(any_cut_and_any_flipped_bit_is_an_error)
 }
 END_TEST
 
+static void seal(uint8_t *p, size_t n, uint64_t tables_at)
+{
+	struct gw_hash h;
+
+	gw_hash_begin(&h);
+	gw_hash_add(&h, p, GW_PATCH_DIGESTED);
+	gw_hash_add(&h, p + tables_at, n - tables_at);
+	gw_hash_end(&h, p + GW_PATCH_DIGESTED);
+}
+
+/* A header that promises another version than the rows make is refused before anything is written, also in place,
+ * where a log that cannot be finished would be for ever. */
+START_TEST(broken_promises_are_refused_first)
+{
+	static const size_t fields[] = {56, 64, 80, 88}; /* fingerprint after, elements, bytes */
+	struct model a = {0}, b = {0};
+	struct gw_rng rng;
+
+	gw_rng_init(&rng, test_seed());
+	small_pair(&a, &b, &rng);
+	for (size_t i = 0; i < 2 * sizeof fields / sizeof fields[0]; i++) {
+		const char *base = i % 2 ? "/a" : NULL;
+		struct gw_stat st;
+		struct world w;
+		uint8_t *p;
+		size_t n;
+
+		world_init(&w);
+		model_write(&a, w.fs, "/a");
+		model_write(&a, w.fs, "/was");
+		model_write(&b, w.fs, "/b");
+		OK(make_patch(&w, base, "/b", "/p"));
+		p = read_whole(w.fs, "/p", &n);
+		p[fields[i / 2] + 5] ^= 1;
+		seal(p, n, gw_le64(p + 32));
+		write_whole(w.fs, "/forged", p, n);
+		settle(&w);
+		ck_assert_int_eq(apply_bytes(&w, p, n, base, "/out"), GW_EMALFORMED);
+		ck_assert_int_eq(gw_fs_stat(w.fs, "/out", &st), GW_ENOENT);
+		if (base) {
+			ck_assert_int_eq(apply_in_place(&w, "/forged", "/a"), GW_EMALFORMED);
+			ck_assert(same_tree(w.fs, "/a", "/was"));
+			OK(apply_in_place(&w, "/p", "/a"));
+			ck_assert(same_tree(w.fs, "/a", "/b"));
+		}
+		free(p);
+		world_free(&w);
+	}
+	model_free(&a);
+	model_free(&b);
+}
+END_TEST
+
 /* Damages the tables and seals them again. */
 static void forge(uint8_t *forged, const uint8_t *p, size_t n, struct gw_rng *rng)
 {
 	uint64_t tables_at = gw_le64(p + 32);
-	struct gw_hash h;
 
 	memcpy(forged, p, n);
 	for (uint64_t k = gw_rng_below(rng, 3) + 1; k-- > 0;) {
@@ -733,10 +785,7 @@ static void forge(uint8_t *forged, const uint8_t *p, size_t n, struct gw_rng *rn
 		at = at < GW_PATCH_DIGESTED ? at : tables_at + at - GW_PATCH_DIGESTED;
 		forged[at] = (uint8_t)(gw_rng_below(rng, 2) ? gw_rng_u64(rng) : gw_rng_below(rng, 2) ? 255 : 0);
 	}
-	gw_hash_begin(&h);
-	gw_hash_add(&h, forged, GW_PATCH_DIGESTED);
-	gw_hash_add(&h, forged + tables_at, n - tables_at);
-	gw_hash_end(&h, forged + GW_PATCH_DIGESTED);
+	seal(forged, n, tables_at);
 }
 
 /* Never a crash or a large allocation. A forger can rename files (against him stands the manifest's signature), but
@@ -798,6 +847,7 @@ TCase *patch_disk_case(void)
 	tcase_add_test(t, a_file_that_shrinks_is_an_error);
 	tcase_add_test(t, failing_disks_leave_nothing);
 	tcase_add_test(t, any_cut_and_any_flipped_bit_is_an_error);
+	tcase_add_test(t, broken_promises_are_refused_first);
 	tcase_add_loop_test(t, forged_tables_never_apply_wrongly, 0, 3);
 	return t;
 }
