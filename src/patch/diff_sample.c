@@ -12,7 +12,7 @@
 
 enum {
 	SAMPLE_ELEMENTS = 64 * GW_TILE_ELEMENTS_MAX,
-	STRIDE_MAX = 8,
+	STRIDE_MAX = 16,
 	CHANGES_MIN = 4096,
 	JOBS = 1024, /* given to the pool at once */
 };
