@@ -164,7 +164,7 @@ static void shape_text(char *buf, size_t cap, const struct gw_patch_tensor *t)
 		n += (size_t)snprintf(buf + n, cap - n, "%s%" PRIu64, i ? "x" : "", t->shape[i]);
 }
 
-/* "sparse 12, raw 1"; tiles without change are left out. */
+/* "coded 12, raw 1"; tiles without change are left out. */
 static void modes_text(char *buf, size_t cap, const struct gw_patch *pt, const struct gw_patch_tensor *t)
 {
 	uint32_t count[GW_MODE_COUNT];

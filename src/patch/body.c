@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-enum { CHECK_BYTES = 4, RAW_MAX = GW_TILE_ELEMENTS_MAX * 8, LEVEL = 3 };
+enum { CHECK_BYTES = 4, RAW_MAX = GW_TILE_ELEMENTS_MAX * 8, LEVEL = 3, SPARSE = 16 };
 
 _Static_assert(sizeof(struct gw_hash) >= sizeof(crypto_generichash_state), "room for libsodium's state");
 
@@ -126,8 +126,9 @@ int gw_body_pack_tile(struct gw_packer *k, const struct gw_model *m, const struc
 	size_t coded = m ? gw_tile_code(k->coder, m, old, (uint32_t)(n / width), hot, c, out + 1, n - 1) : 0;
 	int err;
 
-	/* New weights do not shrink to half their size: where coded is below it, nothing else is tried. */
-	if (coded && coded <= n / 2) {
+	/* The new bits by themselves, which regular ones can make shorter, are tried where that costs little beside what is
+	 * coded: not where few elements change. */
+	if (coded && coded <= n / SPARSE && c->n <= n / width / 4) {
 		*size = finish(out, GW_MODE_CODED, coded);
 		return 0;
 	}

@@ -75,11 +75,4 @@ size_t gw_tile_code(struct gw_coder *k, const struct gw_model *m, const void *ol
 int gw_tile_uncode(struct gw_coder *k, const struct gw_model *m, const uint8_t *p, size_t bytes, const void *old,
 		   uint32_t n, const uint64_t *hot, uint32_t *at, uint8_t *old_bits, uint8_t *new_bits, size_t *changes);
 
-/* What inspect shows. */
-struct gw_model_info {
-	enum gw_dtype dtype;
-	unsigned edge; /* exponents below it are listed */
-};
-void gw_model_info(const struct gw_model *m, struct gw_model_info *out);
-
 #endif

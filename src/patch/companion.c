@@ -61,15 +61,6 @@ void gw_hot_add(struct gw_hot *h, uint64_t element)
 	h->bits[element / 64] |= 1ull << element % 64;
 }
 
-void gw_hot_compare(struct gw_hot *h, const void *old, const void *new_bits, unsigned width)
-{
-	const uint8_t *a = old, *b = new_bits;
-
-	for (uint64_t i = 0; i < h->elements; i++)
-		if (memcmp(a + i * width, b + i * width, width))
-			gw_hot_add(h, i);
-}
-
 /* Marks elements from … to - 1 of the tile. */
 static void mark(uint64_t *bits, uint64_t from, uint64_t to)
 {

@@ -2,8 +2,9 @@
  * Making a patch file from two checkpoints.
  *
  * Both versions are read once: each tile is compared, summed and coded while it is in the cache. Only a sample of the
- * tiles (all of a small model, one in eight of a large one) is read before, twice, to learn the models from. Tasks run on
- * the pool; memory is some 15 MiB a worker, whatever the size of the model. The same two checkpoints give the same bytes
+ * tiles (all of a small model, one in sixteen of a large one) is read before, twice, to learn the models from; where that
+ * shows next to no change, all of them. Tasks run on the pool; memory is 15 MiB a worker for elements of 2 bytes, 30 for
+ * those of 8, whatever the size of the model. The same two checkpoints give the same bytes
  * for any pool (and any machine that has the same release of libzstd).
  *
  * Tensors are matched by name: one that moved to another shard is not a change. A patch from a chain of patches is

@@ -89,12 +89,12 @@ int gw_diff_run(struct gw_diff *d, struct gw_fs *fs, const char *path)
 	gw_diff_pair(d);
 	gw_progress_expect(gw_diff_watch(d), pass_bytes(d));
 	if (!err)
-		err = gw_diff_learn(d);
-	if (!err)
 		err = gw_publish_begin(&out, fs, path, d->opt && d->opt->replace ? GW_PUBLISH_REPLACE : 0, d->why);
 	if (err)
 		return err;
-	err = gw_diff_write(d, fs, out.file);
+	err = gw_diff_learn(d);
+	if (!err)
+		err = gw_diff_write(d, fs, out.file);
 	if (!err)
 		err = d->source->check(d->source->ctx, d);
 	if (err) {

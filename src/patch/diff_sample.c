@@ -123,7 +123,7 @@ static int add_row(struct sampling *s, uint32_t row, uint32_t number)
 	for (uint32_t i = 0; !err && i < r->tiling.count; i++) {
 		if (!is_wanted(s, c, number + i))
 			continue;
-		if (!open && (r->alone || (r->companion && r->companion->alone)))
+		if (!open && !r->heated && (r->alone || (r->companion && r->companion->alone)))
 			err = flush(s);
 		if (!err && !open)
 			err = gw_diff_heat(s->d, r);

@@ -68,8 +68,7 @@ static void update_print(uint64_t lane[2], unsigned width, const struct gw_tile_
 		size_t n = c->n - i < STEP ? c->n - i : STEP;
 
 		for (size_t k = 0; k < n; k++)
-			index[k] =
-				(r->row0 + c->at[i + k] / r->cols) * r->tensor_cols + r->col0 + c->at[i + k] % r->cols;
+			index[k] = gw_tile_element(r, c->at[i + k]);
 		gw_print_update(lane, width, index, c->old_bits + i * width, c->new_bits + i * width, n);
 	}
 }

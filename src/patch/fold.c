@@ -127,8 +127,8 @@ static int fold_stored(void *ctx, const struct gw_diff_file *file, const struct 
 	gw_hash_of(*p, bytes == s->bytes ? bytes : 0, digest, sizeof digest);
 	if (bytes == s->bytes && !memcmp(digest, s->digest, sizeof digest))
 		return 0;
-	return gw_diag_set(f->chain.why, GW_EDIGEST, "%s: %s%s%s is not what the patches say", file->is.name,
-			   carried ? "tensor " : "its bytes", carried ? carried->name : "", carried ? "" : "");
+	return gw_diag_set(f->chain.why, GW_EDIGEST, "%s: %s%s is not what the patches say", file->is.name,
+			   carried ? "tensor " : "its bytes", carried ? carried->name : "");
 }
 
 /* --- tensors ------------------------------------------------------------------------------------ */

@@ -130,6 +130,15 @@ int gw_chain_hot(struct gw_chain *c, uint32_t k, const struct gw_patch_tensor *t
 	*out = NULL;
 	if (!scales)
 		return 0;
+	/* Each patch by itself keeps companions from having companions; a chain must too, or each step would call for
+	 * all before it, over and over. */
+	for (uint32_t i = 0; i < c->n; i++) {
+		const struct gw_patch_tensor *s = gw_patch_find(c->patches[i].pt, scales->name);
+
+		if (s && s->companion)
+			return gw_diag_set(c->why, GW_ELIMIT, "%s: tensor %s has a companion, and is one in %s: not folded",
+					   c->patches[i].name, scales->name, c->patches[k].name);
+	}
 	/* Scales are a small part of a model: they are made as a whole. */
 	err = gw_chain_tensor(c, scales->name, k, &own, &p, &bytes);
 	if (!err && bytes != scales->bytes)

@@ -403,11 +403,6 @@ void gw_model_free(struct gw_model *m)
 	free(m);
 }
 
-void gw_model_info(const struct gw_model *m, struct gw_model_info *out)
-{
-	*out = (struct gw_model_info){m->plan.shape.dtype, m->plan.edge};
-}
-
 /* --- as it stands in a patch ------------------------------------------------------------------ */
 
 struct bits_out {

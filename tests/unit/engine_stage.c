@@ -32,8 +32,8 @@ static const struct {
 	{"model.bias", GW_DT_I64, 1, {77}},
 	{"scalar", GW_DT_BF16, 0, {0}},
 	/* Whose tiles cannot be decoded without the scales. */
-	{"model.layers.0.mlp.up.weight_packed", GW_DT_I32, 2, {64, 80}},
-	{"model.layers.0.mlp.up.weight_scale", GW_DT_BF16, 2, {64, 10}},
+	{"model.layers.0.mlp.up.weight_packed", GW_DT_U8, 2, {64, 160}},
+	{"model.layers.0.mlp.up.weight_scale", GW_DT_F8_E4M3, 2, {64, 20}},
 };
 
 struct model {

@@ -489,6 +489,40 @@ START_TEST(bodies_take_the_shortest_form)
 }
 END_TEST
 
+/* All elements change from one value to another: what is new is short by itself, and that is found. */
+START_TEST(regular_new_bits_are_short)
+{
+	struct gw_packer *k;
+	struct tile t;
+	uint8_t *body = malloc(400000 + GW_BODY_EXTRA);
+
+	ck_assert_int_eq(gw_packer_new(&k), 0);
+	tile_init(&t, 100000);
+	for (unsigned i = 0; i < 2; i++) {
+		enum gw_dtype dtype = i ? GW_DT_F32 : GW_DT_BF16;
+		struct gw_tile_rect r = {0, 1, 0, t.n, t.n};
+		struct gw_model *m;
+		size_t size;
+
+		t.width = gw_dtype_width(dtype);
+		for (uint32_t e = 0; e < t.n; e++) {
+			gw_element_store(t.old + (size_t)e * t.width, t.width, i ? 0x3f800000 : 0x3f80);
+			gw_element_store(t.new_bits + (size_t)e * t.width, t.width, i ? 0x3f800347 : 0x3f66);
+		}
+		gw_scan_tile(&t.changes, t.old, t.new_bits, t.width, &r, &t.c);
+		m = learned(&t, dtype);
+		ck_assert_int_eq(gw_body_pack_tile(k, m, &t.c, t.old, t.new_bits, NULL, (size_t)t.n * t.width, t.width,
+						   body, &size),
+				 0);
+		ck_assert_uint_lt(size, 1000);
+		gw_model_free(m);
+	}
+	tile_free(&t);
+	gw_packer_free(k);
+	free(body);
+}
+END_TEST
+
 TCase *patch_coder_case(void)
 {
 	TCase *t = tcase_create("coder");
@@ -502,5 +536,6 @@ TCase *patch_coder_case(void)
 	tcase_add_test(t, samples_add_up);
 	tcase_add_test(t, coder_takes_any_bytes);
 	tcase_add_test(t, bodies_take_the_shortest_form);
+	tcase_add_test(t, regular_new_bits_are_short);
 	return t;
 }

@@ -630,8 +630,8 @@ START_TEST(every_wrong_bit_of_a_real_base_is_refused)
 	real_stretch(&a, &b, "bf16.0", "lr1e-6/bf16", "model.layers.0.self_attn.o_proj.weight", 0, 2000);
 	real_stretch(&a, &b, "fp8.0", "lr1e-6/fp8", "model.layers.0.self_attn.o_proj.weight", 0, 1500);
 	/* Packed values, some of whose scales change. */
-	real_stretch(&a, &b, "w_packed", "lr1e-5/int4", "model.layers.0.mlp.down_proj.weight_packed", 348 * 16, 320);
-	real_stretch(&a, &b, "w_scale", "lr1e-5/int4", "model.layers.0.mlp.down_proj.weight_scale", 348, 20);
+	real_stretch(&a, &b, "w_packed", "lr1e-5/nvfp4", "model.layers.0.self_attn.o_proj.weight", 820 * 8, 640);
+	real_stretch(&a, &b, "w_scale", "lr1e-5/nvfp4", "model.layers.0.self_attn.o_proj.weight_scale", 820, 80);
 	world_init(w);
 	model_write(&a, w->fs, at(w, "a"));
 	model_write(&b, w->fs, at(w, "b"));
