@@ -177,9 +177,9 @@ static unsigned edge_of(const struct counts *c)
 	return edge;
 }
 
-/* Weights are powers of two, since what a change puts back is then whole bits. Chances double from exponent to
- * exponent where the law of design section 5 holds, and one rounding serves all; where it does not, the offset is taken
- * that errs least, changes weighted by their number. */
+/* Weights are powers of two, since what a change puts back is then whole bits. A step of training is small beside the
+ * distance of representable numbers, so chances double from each exponent to the one below, and one rounding serves
+ * all; where they do not, the offset is taken that errs least, changes weighted by their number. */
 static void weigh(struct gw_plan *p, const struct counts *c)
 {
 	enum { ONE = 1 << FRACTION };

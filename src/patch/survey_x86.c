@@ -409,13 +409,16 @@ static const struct gw_survey_ops ops256 = {take256, listed256, find256, begin25
 
 const struct gw_survey_ops *gw_survey_avx2(void)
 {
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") ? &ops256 : NULL;
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt")
+		       ? &ops256
+		       : NULL;
 }
 
 const struct gw_survey_ops *gw_survey_avx512(void)
 {
 	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-			       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
+			       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+			       __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt")
 		       ? &ops512
 		       : NULL;
 }

@@ -1,5 +1,5 @@
 /*
- * Which heads are believed: the counters of a policy and the rules (design.md, 6). Pure: the caller makes the
+ * Which heads are believed: the counters of a policy and the rules. Pure: the caller makes the
  * counters durable before it acts on a head, by what gw_counters_write gives.
  *
  * Order is (root epoch, sequence). Within one run and root epoch the newest version never falls either. Wall

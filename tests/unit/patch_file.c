@@ -22,6 +22,7 @@ static Suite *suite(void)
 	suite_add_tcase(s, patch_coder_case());
 	suite_add_tcase(s, patch_scan_case());
 	suite_add_tcase(s, patch_disk_case());
+	suite_add_tcase(s, patch_damage_case());
 	suite_add_tcase(s, patch_fold_case());
 	suite_add_tcase(s, patch_vectors_case());
 	return s;

@@ -9,6 +9,7 @@ TCase *patch_tile_case(void);
 TCase *patch_coder_case(void);
 TCase *patch_scan_case(void);
 TCase *patch_disk_case(void);
+TCase *patch_damage_case(void);
 TCase *patch_fold_case(void);
 TCase *patch_vectors_case(void);
 

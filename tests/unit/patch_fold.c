@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../crash/crash_fs.h"
 #include "base/publish.h"
-#include "model.h"
 #include "patch_file.h"
+#include "patch_world.h"
 
 enum { CHAIN_MAX = 6 };
 
@@ -20,18 +19,6 @@ struct chain {
 	struct gw_diag why;
 	unsigned versions;
 };
-
-static int run_backwards(struct gw_pool *pool, size_t n, int (*task)(void *arg, size_t i, unsigned worker), void *arg)
-{
-	int err = 0;
-
-	for (size_t i = n; i-- > 0;) {
-		int e = task(arg, i, (unsigned)(i % pool->width));
-
-		err = e ? e : err;
-	}
-	return err;
-}
 
 static void chain_init(struct chain *h)
 {
