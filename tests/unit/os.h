@@ -1,11 +1,15 @@
-/* A folder of its own for a test, removed with all that is in it. */
+/* What tests of io/os share. */
 #ifndef GW_TESTS_UNIT_OS_H
 #define GW_TESTS_UNIT_OS_H
 
+#include <check.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+TCase *os_loop_case(void);
+
+/* A folder of its own for a test, removed with all that is in it. */
 static inline int temp_remove(const char *path, const struct stat *st, int type, struct FTW *f)
 {
 	(void)st;
