@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -17,14 +16,12 @@
 #include "io/os/clock.h"
 #include "io/os/fs_os.h"
 #include "io/os/guard.h"
-#include "io/os/loop.h"
 #include "io/os/memfd.h"
 #include "io/os/notify.h"
 #include "io/os/pidfd.h"
 #include "io/os/pool.h"
 #include "io/os/seqpacket.h"
 #include "io/os/thread.h"
-#include "io/os/worker.h"
 #include "os.h"
 #include "unit.h"
 
